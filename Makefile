@@ -77,7 +77,7 @@ gpu-session: ## all of docs/gpu_validation.md on this machine's GPU, the most va
 	@MEGATRON_CUDA=1 scripts/build.sh all
 	@scripts/gpu_session.sh $(SESSION_SECONDS)
 
-check: ## layering of the includes, headers that compile alone, formatting, and phrases to avoid
+check: ## layering of the includes, headers that compile alone, formatting, phrases to avoid, comments and test names
 	@scripts/setup.sh clang-format
 	@scripts/check_layers.sh --self-test
 	@scripts/check_layers.sh
@@ -85,6 +85,8 @@ check: ## layering of the includes, headers that compile alone, formatting, and 
 	@scripts/check_headers.sh
 	@scripts/check_words.sh --self-test
 	@scripts/check_words.sh
+	@scripts/check_comments.sh --self-test
+	@scripts/check_comments.sh
 	@scripts/format.sh --check
 
 format: ## clang-format over all sources, in place

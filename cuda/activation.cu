@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kTileThreads)
       });
 }
 
-/// What one element of `width` columns has its gradients from.
+/// Inputs from which the gradients of one element of `width` columns are made.
 template <class T, int width>
 struct BackwardInputs {
   Vector<T, width> dy;

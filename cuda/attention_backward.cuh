@@ -1,5 +1,5 @@
-// What attention's backward consists of: statistics of every query (attention_backward.cu), then the gradients, on
-// tensor cores or by ordinary arithmetic.
+// The steps of attention's backward: statistics of every query (attention_backward.cu), then the gradients, on tensor
+// cores or by ordinary arithmetic.
 #pragma once
 
 #include "cuda/attention_problem.cuh"

@@ -13,7 +13,7 @@ namespace megatron::cuda_attention {
 
 namespace {
 
-constexpr int kRows = 128;  ///< of the side whose gradients a block computes
+constexpr int kRows = 128;  ///< rows of a block, on the side whose gradients it computes
 static_assert(kQueryPadding % kRows == 0);
 
 /// How a block divides its work. Sums of 32 rows a warp read shared memory least often, but those of keys and values

@@ -78,7 +78,7 @@ __device__ __forceinline__ void store_row(const float (&sums)[kColumns], float f
   }
 }
 
-/// What dropout multiplies one probability by.
+/// The factor by which dropout multiplies one probability.
 __device__ float multiplier(const Drops& drops, int sample, int head, int query, int key) {
   if (drops.positions == nullptr) return 1;
   const uint4 draws = drops.draws(sample, head, query, key / 8);
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kThreads) exact_backward_kernel(const Backward
   const int own_row = static_cast<int>(threadIdx.x / kWarpThreads) * kWarpRows;
   const Visibility visibility = problem.masks.of_sample(sample);
   const int queries = visibility.queries, rows = (kKeysAreRows ? problem.masks.keys : queries) - first;
-  const int there = (kKeysAreRows ? visibility.keys : queries) - first;  // of the rows; what is padding is taken as 0
+  const int there = (kKeysAreRows ? visibility.keys : queries) - first;  // rows without padding, which is taken as 0
   const Memory memory(size);
   // Own: keys and values, tiles: queries and output gradients; or the other way round.
   float *own_a = memory.own(0), *own_b = memory.own(1), *tile_a = memory.tile(2, 0), *tile_b = memory.tile(2, 1);
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(kThreads) exact_backward_kernel(const Backward
         const float probability = seen ? exp2f(score - p.references[statistics + query]) : 0.0f;
         const float factor = seen ? multiplier(problem.drops, sample, head, query, key) : 0.0f;
         dropped[r * kTileRows + lane] = probability * factor;
-        // Of rows that there are not, only the sum over distances would read the gradients.
+        // Rows past the end: only the sum over distances would read their gradients.
         const bool counts = seen && (kKeysAreRows || own_row + r < rows);
         scores[r] = counts ? probability * (factor * dprobabilities[r] - p.deltas[statistics + query]) : 0.0f;
         dscores[r * kTileRows + lane] = scores[r];

@@ -83,7 +83,7 @@ __device__ __forceinline__ void exponentiate(float (&scores)[kRowTiles][kKeyTile
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float most = softmax.reference[t][half];
-      const float reference = most == -kInfinity ? 0.0f : most * factor;  // of rows that saw nothing yet
+      const float reference = most == -kInfinity ? 0.0f : most * factor;  // 0 for rows that saw nothing yet
       float sum = 0;
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {

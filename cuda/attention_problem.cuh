@@ -72,7 +72,7 @@ struct KeyBounds {
   __device__ bool cover(int low, int high) const { return greatest_low <= low && high <= least_high; }
 };
 
-/// What the queries of one sample may see.
+/// The keys that the queries of one sample may see.
 struct Visibility {
   const std::int32_t* document_starts;  ///< null without
   int queries, keys, query_offset, window;
@@ -89,7 +89,7 @@ struct Visibility {
     return range;
   }
 
-  /// Of queries [first, first + count), of those that there are.
+  /// Bounds of the queries [first, first + count), as far as they exist.
   __device__ KeyBounds bounds(int first, int count) const {
     if (first >= queries) return {0, 0, 0, 0};
     const int last = std::min(first + count, queries) - 1;
@@ -165,7 +165,7 @@ struct Distances {
   const DistanceRuns::Run* runs = nullptr;  ///< [count + 1]: the last begins after all distances
   int reach = 0, count = 0, buckets = 0;
 
-  /// Of a head, at distance 0.
+  /// The bias of a head, at distance 0.
   __device__ const float* of_head(int head) const { return bias + head * (2 * std::int64_t{reach} + 1) + reach; }
   __device__ float at(const float* head, int distance) const {
     // By value: std::min and std::max choose between addresses, and nvcc then spills both operands for each score.
@@ -174,16 +174,17 @@ struct Distances {
   }
 };
 
-/// What a kernel on tensor cores is compiled for. Registers are taken by all that it can do: common calls have kernels
-/// without what is rare. The biased ones test for the bias all the same: behind a branch, its look-ups stay apart from
-/// the products, and nvcc spills a third of what it spills without (sm_90, queries' gradients of heads of 128).
+/// Features that a kernel on tensor cores is compiled for. Each feature takes registers, so common calls have kernels
+/// without the rare ones. The biased kernels test for the bias all the same: behind a branch, its look-ups stay apart
+/// from the products, and nvcc spills a third of what it spills without the branch (sm_90, queries' gradients of heads
+/// of 128).
 enum class Form {
   plain,    ///< none of the following
   general,  ///< dropout, slopes, a scale that is not positive, rows that are not vectors
   biased    ///< all of that, and a bias of distances
 };
 
-/// What the kernels of both directions get.
+/// Arguments of the kernels of both directions.
 struct Problem {
   Masks masks;
   Drops drops;

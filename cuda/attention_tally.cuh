@@ -6,7 +6,7 @@
 
 namespace megatron::cuda_attention {
 
-/// Of one head, its tiles of keys in ascending order. Lane i has buckets i, i + 32, ...
+/// The tally of one head, over its tiles of keys in ascending order. Lane i has buckets i, i + 32, ...
 class DistanceTally {
  public:
   /// Adds values[i], of the distance distance_of(i), of every lane. All distances are from low to high, and the least
@@ -34,11 +34,12 @@ class DistanceTally {
     }
   }
 
-  /// Of a matrix of scores' gradients with queries as rows; first_distance: of its first element.
+  /// Adds a matrix of scores' gradients with queries as rows; first_distance: the distance of its first element.
   template <int kRowTiles, int kColumnTiles>
   __device__ __forceinline__ void add(const float (&dscores)[kRowTiles][kColumnTiles][4], const Distances& distances,
                                       int first_distance) {
-    // Of a lane's elements, [t][n][2 half + i] has the distance of all others with the same n - 2 t - half and i.
+    // A lane's element [t][n][2 half + i] has the same distance as all others of the lane with the same n - 2 t - half
+    // and i.
     constexpr int kBefore = 2 * kRowTiles - 1, kDiagonals = kBefore + kColumnTiles;
     float diagonals[2 * kDiagonals] = {};
 #pragma unroll

@@ -191,7 +191,7 @@ __device__ __forceinline__ void add_distance_bias(float (&scores)[kRowTiles][kCo
   }
 }
 
-/// Which elements of a matrix of scores dropout keeps: bit 4 n + i of word t of a lane for its element [t][n][i].
+/// The elements of a matrix of scores that dropout keeps: bit 4 n + i of word t of a lane for its element [t][n][i].
 template <int kRowTiles, int kColumnTiles>
 struct Kept {
   static_assert(kColumnTiles <= 8);

@@ -8,9 +8,9 @@ namespace megatron {
 
 inline constexpr int kTileLanes = 32, kTileRows = 8, kTileThreads = kTileLanes * kTileRows;
 
-/// What a thread of a block of kTileLanes × kTileRows has to do: `width` columns from `column` on, and of the rows
-/// those that fall to it when they are dealt out in turn over threadIdx.y and blockIdx.y. The columns must be a
-/// multiple of width.
+/// Work of one thread in a block of kTileLanes × kTileRows: `width` columns from `column` on, and the rows that fall to
+/// it when rows are dealt out in turn over threadIdx.y and blockIdx.y. The number of columns must be a multiple of
+/// width.
 template <int width>
 struct ColumnTile {
   std::int64_t rows, columns, column;

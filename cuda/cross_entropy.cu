@@ -41,7 +41,7 @@ struct OnlineSum {
       sum = relative_to(larger);
       maximum = larger;
     }
-    const float finite = maximum == -INFINITY ? 0.0f : maximum;  // what is -infinity counts 0, NaN stays NaN
+    const float finite = maximum == -INFINITY ? 0.0f : maximum;  // values of -infinity count 0, NaN stays NaN
     for (int i = 0; i < width; ++i) sum += exp_of_difference(values.values[i], finite);
   }
 };

@@ -7,7 +7,7 @@
 
 namespace megatron {
 
-/// What to do about a status.
+/// Advice on what to do about a status.
 const char* cublas_advice(cublasStatus_t status);
 
 /// Throws Error(internal) with the expression, cuBLASLt's own words, the place and what to do unless `status` is

@@ -1,9 +1,5 @@
 // CudaOps: the CUDA backend of Ops, in f32, bf16 and f16. One source file per family of verbs, named as in src/cpu.
 //
-// Verbs start kernels on the device's compute stream and return. With the same device every verb gives the same bits
-// in every run: nothing is added up by atomics, and no algorithm is chosen by timing. Random numbers are those of the
-// CPU backend.
-//
 // Owns the scratch memory its kernels need (reserved, or grown on first use and then reused: a steady step allocates
 // nothing). Not thread-safe: one instance per rank, used by the thread that made it.
 #pragma once
@@ -16,6 +12,9 @@
 
 namespace megatron {
 
+/// Verbs start kernels on the device's compute stream and return. With the same device every verb gives the same bits
+/// in every run: nothing is added up by atomics, and no algorithm is chosen by timing. Random numbers are those of the
+/// CPU backend.
 class CudaOps final : public Ops {
  public:
   explicit CudaOps(CudaDevice& device) : device_(device), stream_(device.compute_stream()), matmul_(device) {}

@@ -30,7 +30,7 @@ class CudaQueue {
   bool exact(std::uint64_t number) { return marked_ - number < kEvents || complete(number); }
   bool complete(std::uint64_t number);
   void wait(std::uint64_t number);  ///< the host waits
-  /// What is put on this queue from now on starts when the other has come to this point.
+  /// Work that is put on this queue from now on starts when the other queue has come to this point.
   void start_after(CudaQueue& other, std::uint64_t number);
 
  private:

@@ -1,4 +1,4 @@
-// What this machine has of CUDA: its GPUs, and which of them the kernels run on.
+// CUDA on this machine: its GPUs, and which of them the kernels run on.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 namespace megatron {
 
 struct VisibleGpus {
-  std::vector<int> usable;  ///< CUDA's numbers of those with compute capability 8.0 or later
-  std::string unusable;     ///< what is wrong with others, or with the driver that is there; empty: nothing
+  std::vector<int> usable;  ///< CUDA's numbers of the GPUs with compute capability 8.0 or later
+  std::string unusable;     ///< faults of other GPUs, or of the driver that is there; empty: none
 };
-/// Of those that this process sees. Comes before every other use of CUDA: it settles what CUDA reads of the
-/// environment. Never throws.
+/// The GPUs that this process sees. Comes before every other use of CUDA: it sets environment variables that CUDA
+/// reads. Never throws.
 VisibleGpus visible_gpus();
 
 CudaSupport describe_cuda();

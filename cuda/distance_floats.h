@@ -1,5 +1,4 @@
-// What a bias of distances needs of the workspace: the backend's kernels take it, and plans, which are made without
-// CUDA, know it.
+// Workspace of a bias of distances: known to the backend's kernels, and to plans, which are made without CUDA.
 #pragma once
 
 #include <cstdint>

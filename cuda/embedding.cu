@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kDigits)
   __syncthreads();
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kSortTile;
   for (int i = static_cast<int>(threadIdx.x); i < kSortTile && begin + i < n; i += kDigits) {
-    atomicAdd(&counts[digit_of(keys[begin + i], shift)], 1);  // of integers: the same in any order
+    atomicAdd(&counts[digit_of(keys[begin + i], shift)], 1);  // integers: the same sum in any order
   }
   __syncthreads();
   table[threadIdx.x * gridDim.x + blockIdx.x] = counts[threadIdx.x];
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(1024) exclusive_sums_kernel(std::int32_t* tabl
     const std::int32_t warps_in_front = __shfl_sync(kFullWarp, of_block, static_cast<int>(warp == 0 ? 0 : warp - 1));
     if (j < count) table[j] = in_front + (warp == 0 ? 0 : warps_in_front) + of_warp - own;
     in_front += __shfl_sync(kFullWarp, of_block, static_cast<int>(kWarpThreads) - 1);
-    __syncthreads();  // of_warps is written again
+    __syncthreads();  // before of_warps is written again
   }
 }
 
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kWarpThreads)
     const std::int64_t i = first + lane;
     const bool here = i < end;
     const std::int32_t key = here ? keys[i] : 0;
-    const int digit = here ? digit_of(key, shift) : kDigits;  // those past the end only meet each other
+    const int digit = here ? digit_of(key, shift) : kDigits;  // lanes past the end only match each other
     const unsigned same = __match_any_sync(kFullWarp, digit);
     const int rank = __popc(same & ((1u << lane) - 1));
     const std::int32_t place = here ? places[digit] + rank : 0;

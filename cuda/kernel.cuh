@@ -1,5 +1,5 @@
-// What kernels of every family share: conversions, loops over elements, vectors of 16 bytes, sums over warps and
-// blocks. All sums are made in an order that the launch decides alone, so that they are the same bits in every run.
+// Shared by kernels of every family: conversions, loops over elements, vectors of 16 bytes, sums over warps and blocks.
+// All sums are made in an order that the launch decides alone, so that they are the same bits in every run.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 namespace megatron {
 
 inline constexpr unsigned kWarpThreads = 32, kFullWarp = 0xFFFFFFFFu;
-inline constexpr int kBlockThreads = 256;  ///< of kernels that go over elements
+inline constexpr int kBlockThreads = 256;  ///< in kernels that loop over elements
 
 /// An element as it is computed with: 16-bit floats as float, everything else as itself.
 template <class T>
@@ -21,7 +21,7 @@ __device__ __forceinline__ auto to_wide(T x) {
   else
     return x;
 }
-/// What was computed as an element of type T, rounded to nearest even where T is narrower.
+/// A computed value as an element of type T, rounded to nearest even where T is narrower.
 template <class T, class From>
 __device__ __forceinline__ T to_type(From x) {
   if constexpr (std::is_same_v<T, From>)

@@ -12,7 +12,7 @@ namespace megatron {
 
 struct LaunchShape {
   dim3 grid, block;
-  std::size_t shared_bytes = 0;  ///< of dynamic_shared()
+  std::size_t shared_bytes = 0;  ///< size of dynamic_shared()
 };
 
 /// Lets blocks of the kernel have so much dynamic shared memory on the current device. CUDA is told once.

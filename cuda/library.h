@@ -1,14 +1,7 @@
-// CudaLibrary: what libmegatron_cuda.so gives the programs, by the one function that they look up in it.
+// CudaLibrary: functions of libmegatron_cuda.so for the programs, which look up one function to get them.
 //
-// The library is loaded where the backend is asked for (ops/device.h says when), never given back, and never linked
-// with: who computes on the CPU has nothing of CUDA in memory. It consists of cuda/ alone. What it needs of base,
-// tensor, ops and comm is the program's, which has those layers whole and shows their names to it (CMakeLists.txt): so
-// there is one Error to throw and catch, one table of everything, and no function twice. Hence also the other way
-// round: nothing in the library has the name of something in a program, e.g. make_cuda_backend(), whose counterpart
-// is open_cuda_backend(). Library and program are of one interface, whose classes they share: each has been told which
-// when it was compiled (cuda/build_name.cmake), and a program calls nothing of a library of another. What the
-// interface hides, kernels or what plans say that they work in (cuda/working_memory.cpp), may differ: then a step may
-// allocate. A name that one lacks is an error when it is loaded.
+// The library consists of cuda/ alone. It is loaded where the backend is asked for (ops/device.h says when), never
+// unloaded, and never linked with: a program that computes on the CPU has nothing of CUDA in memory.
 #pragma once
 
 #include <memory>
@@ -18,6 +11,15 @@
 
 namespace megatron {
 
+/// The library uses the program's base, tensor, ops and comm: the program has those layers whole and shows their names
+/// to the library (CMakeLists.txt). So there is one Error to throw and catch, one table of everything, and no function
+/// twice. For the same reason nothing in the library may have the name of something in a program: make_cuda_backend()
+/// of the programs has the counterpart open_cuda_backend() here.
+///
+/// Library and program must have the same interface, whose classes they share: each is told which one when it is
+/// compiled (cuda/build_name.cmake), and a program calls nothing of a library with another. Whatever the interface
+/// hides may differ: kernels, or the working memory that plans count for them (cuda/working_memory.cpp); then a step
+/// may allocate. A name that one of them lacks is an error when the library is loaded.
 struct CudaLibrary {
   CudaSupport (*support)();
   Backend (*open_backend)(int device_index);
@@ -32,7 +34,8 @@ std::string cuda_library_file();
 
 // Exported by the library under these names. What they return lives as long as the process.
 extern "C" {
-/// Which interface it is of: the same text as the program's, or nothing else of it may be called.
+/// Name of the interface that the library has: unless it is the same text as the program's, nothing else of the library
+/// may be called.
 const char* megatron_cuda_build();
 const megatron::CudaLibrary* megatron_cuda_library();
 }

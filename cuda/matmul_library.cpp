@@ -15,8 +15,8 @@ namespace megatron {
 namespace {
 
 constexpr std::size_t kWorkspaceBytes = 32u << 20, kHopperWorkspaceBytes = 64u << 20;
-/// What kernels ask of a place at most. Alignments beyond it make no two plans, so that the place of a tensor in memory
-/// does not change the order of additions.
+/// The largest alignment that kernels ask of a place. Larger ones make no separate plans, so that the place of a
+/// tensor in memory does not change the order of additions.
 constexpr std::uint32_t kAlignment = 16;
 
 std::uint32_t alignment_of(const void* place) {
@@ -101,7 +101,7 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const Key& key, const E
                                 std::size_t workspace_bytes) {
   auto made = std::make_unique<Plan>();
   Plan& plan = *made;
-  // Of f32 inputs this is f32 throughout, no TF32; of 16-bit ones the tensor cores' f32 sums.
+  // With f32 inputs this is f32 throughout, no TF32; with 16-bit ones, f32 sums on the tensor cores.
   CUBLAS_CHECK(cublasLtMatmulDescInit(&plan.product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   set_operation(plan, CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b);
   set_operation(plan, CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a);

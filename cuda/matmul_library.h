@@ -10,7 +10,8 @@ namespace megatron {
 
 class CudaDevice;
 
-/// What is done to a product before it is stored. Vectors and matrices of c's type; all begin at multiples of 16 bytes.
+/// An operation on a product before it is stored. Vectors and matrices are of c's type and begin at multiples of 16
+/// bytes.
 struct Epilogue {
   enum class Kind { none, bias, gelu, gelu_gradient };
 

@@ -12,7 +12,7 @@ __device__ __forceinline__ float sigmoid(float x) {
   return 1.0f / (1.0f + expf(-x));
 }
 
-/// What the parts of a row are multiplied by; `slope` is the derivative of b's weight by its logit.
+/// Factors of the parts of a row; `slope` is the derivative of b's weight by its logit.
 struct RowWeights {
   float a, b, slope;
 };

@@ -40,8 +40,8 @@ inline constexpr std::array<NcclBlocks, kGroupCount> kNcclBlocks = {{
     {Group::model, 2, NcclUse::awaited},     // scalars
     {Group::kv_replicas, 8, NcclUse::awaited},
 }};
-inline constexpr int kNcclTieBlocks = 8;     ///< of each tie: awaited
-inline constexpr int kNcclScalarBlocks = 2;  ///< of the world, which sums scalars: awaited
+inline constexpr int kNcclTieBlocks = 8;     ///< for each tie: awaited
+inline constexpr int kNcclScalarBlocks = 2;  ///< for the world, which sums scalars: awaited
 
 /// Messages between neighbouring stages: of one direction and channel.
 inline constexpr int kNcclMessageBlocks = 8;
@@ -57,7 +57,7 @@ inline int nccl_blocks(std::string_view name) {
   return kNcclScalarBlocks;
 }
 
-inline constexpr int kFewestMultiprocessors = 108;  ///< of the data-centre GPUs that NCCL is for: an A100
+inline constexpr int kFewestMultiprocessors = 108;  ///< among the data-centre GPUs that NCCL is for: an A100
 
 /// The most blocks of one rank that can be in flight at the same time.
 constexpr int most_nccl_blocks() {

@@ -1,15 +1,9 @@
-// NcclCommunicator: a group of ranks that moves tensors of its ranks' GPUs with NCCL. start_...() puts
-// the call on a stream after the device's operations so far, and wait() puts the operations that follow after the
-// call. The host waits only for NCCL's own thread that puts it there; at a lane's first call that one needs the
-// other ranks too.
+// NcclCommunicator: a group of ranks that moves tensors of its ranks' GPUs with NCCL. Control values and texts go
+// through the host's communicator.
 //
-// A group's collectives go over one lane. Messages go over lanes of two ranks, one for each (from, to, channel), so
-// that no message ever waits for another that goes the other way, and in whichever order ranks start them. Those lanes
-// are made when they are first used, by an id that the sender hands the receiver through the host's communicator, as
-// all control values and texts go there.
-//
-// Sums are NCCL's: the same bits in every run of one layout on one machine with NCCL_ALGO=Ring, but not in rank order,
-// and those of 16-bit floats rounded at every step of the ring. The maximum of numbers and NaN may be a number.
+// start_...() puts the call on a stream after the device's operations so far, and wait() puts the operations that
+// follow after the call. The host waits only until NCCL's own thread has put the call there; at a lane's first call
+// that thread needs the other ranks too.
 #pragma once
 
 #include <nccl.h>
@@ -24,6 +18,12 @@
 
 namespace megatron {
 
+/// A group's collectives use one lane. Messages use lanes of two ranks, one for each (from, to, channel), so that no
+/// message ever waits for another in the other direction, in whichever order ranks start them. Those lanes are made
+/// when they are first used, by an id that the sender hands the receiver through the host's communicator.
+///
+/// Sums are NCCL's: the same bits in every run of one layout on one machine with NCCL_ALGO=Ring, but not in rank order,
+/// and sums of 16-bit floats are rounded at every step of the ring. The maximum of numbers and NaN may be a number.
 class NcclCommunicator final : public Communicator {
  public:
   /// Collective over `host`; both must outlive the communicator and the groups that are split off it. Returns when the
@@ -37,12 +37,12 @@ class NcclCommunicator final : public Communicator {
   using RouteKey = std::tuple<Verb, int, int>;  // send to, or receive from, a peer on a channel
   struct Route {
     std::unique_ptr<NcclLane> lane;
-    std::uint64_t number = 0;  // of the lane, in tickets
+    std::uint64_t number = 0;  // the lane's, in tickets
     ncclUniqueId id;
-    Pending exchange;  // of the id
+    Pending exchange;  // transfer of the id
     bool receives = false;
   };
-  /// What the groups of a rank share: waiting in one of them advances all.
+  /// State that the groups of a rank share: waiting in one of them advances all.
   struct Transport {
     CudaDevice& device;
     std::vector<NcclCommunicator*> groups;

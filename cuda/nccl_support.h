@@ -1,4 +1,4 @@
-// What the backend's library asks of NCCL; included also where it is built without.
+// The backend library's calls of NCCL; included also where it is built without NCCL.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What both directions of layer normalisation share: teams of threads, up to a block, that keep a row in registers.
+// Shared by both directions of layer normalisation: teams of threads, up to a block, that keep a row in registers.
 #pragma once
 
 #include <utility>

@@ -24,10 +24,10 @@ struct BackwardPointers {
   __device__ float mean_of(std::int64_t row) const { return mean == nullptr ? 0.0f : mean[row]; }
 };
 
-/// What the gradients of a row have in common.
+/// Values that the gradients of a row have in common.
 struct RowGradient {
   float mean, rstd;
-  float mean_gradient = 0, mean_product = 0;  ///< of dy · gamma, and of that times the normalised x
+  float mean_gradient = 0, mean_product = 0;  ///< means of dy · gamma, and of that times the normalised x
 
   /// From the row's sums. An RMSNorm has no mean that x and the gradient would be moved by.
   __device__ void set(Sums sums, float reciprocal, bool centered) {
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(norm_block(team), resident_blocks(team, vector
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * teams;
   for (std::int64_t block_row = static_cast<std::int64_t>(blockIdx.x) * teams; block_row < rows; block_row += stride) {
     const std::int64_t its_row = block_row + threadIdx.x / team;
-    const bool inside = its_row < rows;  // of a block's teams some may have no row
+    const bool inside = its_row < rows;  // some of a block's teams may have no row
     const std::int64_t row = inside ? its_row : 0;
     const int end = inside ? columns : 0;
     const T *dy_row = at.dy[row] + first, *x_row = at.x[row] + first;

@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(norm_block(team))
     forward_kernel(ForwardPointers<T> at, std::int64_t rows, int columns) {
   constexpr int width = Vector<T>::size, teams = norm_block(team) / team;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * teams + threadIdx.x / team;
-  const bool inside = row < rows;  // of a warp's teams some may have no row
+  const bool inside = row < rows;  // some of a warp's teams may have no row
   const int first = static_cast<int>(threadIdx.x) % team * width, end = inside ? columns : 0;
   const T* x = at.x[inside ? row : 0];
   Vector<T> in[vectors];

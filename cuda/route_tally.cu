@@ -1,4 +1,4 @@
-// What experts were asked for: a few integers and a minimum per call, so one block does it.
+// Tallies of the choices of experts: a few integers and a minimum per call, so one block does it.
 #include <cmath>
 
 #include "cuda/cuda_ops.h"

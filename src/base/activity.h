@@ -1,10 +1,9 @@
 // Activity: what a rank is doing right now, for others to read while it does it.
 //
-// Written by the thread that computes, whenever a section of its timers or a wait for other ranks begins or ends: a few
-// plain stores, no clock, no memory. Read by the hang watch, from other threads and other processes of the node, which
-// sees by `changes` whether anything has moved since it last looked; and by the crash report, from a signal handler.
-// So a record holds lock-free atomics and no pointers: it may lie in shared memory. A reader may see a record between
-// two stores: half of it old, half new.
+// Written by the thread that computes, at each beginning and end of a section of its timers or of a wait for other
+// ranks: a few plain stores, no clock, no memory. Read by the hang watch, from other threads and other processes of the
+// node, which sees by `changes` whether anything has moved since its last look; and by the crash report, from a signal
+// handler. So a record holds lock-free atomics and no pointers: it may lie in shared memory.
 #pragma once
 
 #include <array>
@@ -16,7 +15,7 @@
 
 namespace megatron {
 
-/// What a rank can be waiting for others in.
+/// Operations in which a rank can be waiting for others.
 enum class Verb : std::int32_t {
   none,
   all_reduce,
@@ -64,6 +63,7 @@ class ShortText {
   std::array<std::atomic<std::uint64_t>, 2> words_{};
 };
 
+/// A reader may see a record between two stores: half of it old, half new.
 class alignas(64) Activity {
  public:
   // For the rank itself.
@@ -77,7 +77,7 @@ class alignas(64) Activity {
     changed();
   }
   void end_waiting() { verb_.store(0, std::memory_order_relaxed), changed(); }
-  /// What it waits for may take any time: it is not a hang.
+  /// The wait may take any time: it is not a hang.
   void set_patient(bool patient) { patient_.store(patient, std::memory_order_relaxed), changed(); }
   /// The rank that writes here; -1: none (yet, or any more).
   void set_owner(std::int32_t rank, std::int32_t process) {

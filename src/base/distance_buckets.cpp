@@ -39,7 +39,7 @@ DistanceRuns::DistanceRuns(const DistanceBuckets& rule) {
   std::array<std::int32_t, DistanceBuckets::kMostBuckets> first{};
   std::int32_t known = 0;
   for (std::int32_t i = 0; i < buckets; ++i) {
-    const bool single = i <= buckets / 2;  // of one distance, or the first of several
+    const bool single = i <= buckets / 2;  // has one distance, or is the first that has several
     std::int64_t low = single ? i : known, high = single ? i : rule.max_distance;
     while (low < high) {
       const std::int64_t middle = (low + high) / 2;

@@ -22,7 +22,7 @@ struct DistanceBuckets {
   /// Whether the rule means anything: at least 2 buckets for a direction, no more in all than kMostBuckets, and
   /// max_distance past those of one distance each, up to kMostDistance.
   bool valid() const;
-  /// Of key position - query position. From 0 to buckets - 1.
+  /// The bucket of `distance` = key position - query position, from 0 to buckets - 1.
   std::int64_t bucket(std::int64_t distance) const;
   /// Buckets for the keys of one direction.
   std::int64_t one_direction() const { return bidirectional ? buckets / 2 : buckets; }

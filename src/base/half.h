@@ -15,11 +15,11 @@ namespace megatron {
 
 struct BFloat16 {
   std::uint16_t bits;
-  bool operator==(const BFloat16&) const = default;  ///< of the bits
+  bool operator==(const BFloat16&) const = default;  ///< compares the bits
 };
 struct Float16 {
   std::uint16_t bits;
-  bool operator==(const Float16&) const = default;  ///< of the bits
+  bool operator==(const Float16&) const = default;  ///< compares the bits
 };
 template <>
 struct DTypeOf<BFloat16> {
@@ -75,7 +75,7 @@ auto wide(T x) {
   else
     return x;
 }
-/// What was computed as an element of type T, rounded to nearest even where T is narrower.
+/// A computed value as an element of type T, rounded to nearest even where T is narrower.
 template <class T, class Wide>
 T narrow(Wide x) {
   if constexpr (std::is_same_v<T, BFloat16>)

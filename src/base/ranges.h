@@ -12,7 +12,7 @@ namespace megatron {
 struct Transfer {
   Waiting what;                ///< a peer is a rank of the group
   const char* group = "";      ///< its name, which lives as long as the group
-  std::int32_t channel = -1;   ///< of messages
+  std::int32_t channel = -1;   ///< messages have one
   std::int64_t operation = 0;  ///< numbers the operations of this rank: start and wait have the same
   bool starts = false;
 };

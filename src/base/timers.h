@@ -1,10 +1,9 @@
-// Timers: where a rank's wall time goes, for the table at the end of a run.
+// Timers: where a rank's wall time goes, for the table at the end of a run. One instance per rank, used by one thread.
 //
 // Sections are exclusive: entering one pauses the enclosing one, so that the sections' seconds add up to the elapsed
 // time. Time outside every section counts as `other`. Entering and leaving read the clock once and allocate nothing.
-// One instance per rank, used by one thread. Sections are told to the rank's Activity as its phase, if there is one;
-// communication is not: what is waited for is more than that, and the phase stays the one that waits. A profiler's
-// Ranges, if there is one, is told of all.
+// Sections are told to the rank's Activity as its phase, if there is one; communication is not, as waits are
+// told in more detail, and the phase stays the one that waits. A profiler's Ranges, if there is one, is told of all.
 #pragma once
 
 #include <array>

@@ -21,9 +21,9 @@ struct TraceEvent {
   enum class Kind : std::uint8_t { range, operation, start, wait };  ///< an operation of Ops; a Transfer's two
   std::int64_t begin = 0, end = 0;
   const char* name = "";
-  const char* group = "";      ///< of a transfer
-  std::int64_t number = -1;    ///< of a range; of a transfer its bytes
-  std::int64_t operation = 0;  ///< of a transfer: its number
+  const char* group = "";      ///< a transfer's
+  std::int64_t number = -1;    ///< a range's; bytes of a transfer
+  std::int64_t operation = 0;  ///< number of a transfer
   std::int32_t peer = -1, channel = -1;
   Kind kind = Kind::range;
 };
@@ -33,7 +33,7 @@ class TraceRecorder final : public Ranges {
   using Clock = std::function<std::int64_t()>;  ///< nanoseconds from any fixed point, never going back
 
   static std::int64_t steady_nanoseconds();
-  /// Of the memory for this number of events.
+  /// Memory for this number of events.
   static std::size_t bytes_for(std::size_t events) { return events * sizeof(TraceEvent); }
 
   explicit TraceRecorder(std::size_t events, Clock clock = steady_nanoseconds)
@@ -85,9 +85,9 @@ class TraceRecorder final : public Ranges {
   std::vector<TraceEvent> events_;
   std::size_t count_ = 0;
   std::int64_t dropped_ = 0;
-  std::array<TraceEvent*, 32> open_{};  // of each range that has begun and not ended; null: not recorded
+  std::array<TraceEvent*, 32> open_{};  // one for each range that has begun and not ended; null: not recorded
   std::size_t depth_ = 0;
-  const TraceEvent* around_progress_ = nullptr;  // what the last "progress" lies in
+  const TraceEvent* around_progress_ = nullptr;  // the range that encloses the last "progress"
 };
 
 }  // namespace megatron

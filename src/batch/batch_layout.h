@@ -25,7 +25,7 @@ struct BatchField {
   ConstTensor Rows::*view = nullptr;
   FieldReader reader = FieldReader::attention;
   Stream stream = Stream::main;
-  DType type = DType::i32;  ///< of four bytes
+  DType type = DType::i32;  ///< one of four bytes
   FieldShape shape = FieldShape::rows_by_samples;
   FieldSource source = FieldSource::sample;
 
@@ -37,7 +37,7 @@ struct BatchSizes {
   std::int64_t samples = 0;            ///< b, columns
   std::int64_t columns = 1;            ///< that make one sample: the choices of a question
 
-  /// Of which data makes one at a time.
+  /// Samples as data makes them, one at a time: `columns` columns each.
   std::int64_t whole_samples() const { return samples / columns; }
   std::int64_t rows_of(Stream stream) const { return rows[static_cast<std::size_t>(stream)]; }
 };
@@ -48,10 +48,10 @@ std::vector<std::int32_t> row_numbers(const BatchField& field, const BatchSizes&
 
 struct BatchLayout {
   std::vector<BatchField> fields;
-  BatchSizes sizes;  ///< of the longest sequences
+  BatchSizes sizes;  ///< with the longest sequences
 
   std::size_t bytes(const BatchField& field) const;
-  /// Of this number of micro-batches.
+  /// Bytes of this number of micro-batches.
   std::size_t bytes(std::int64_t micro_batches) const;
   /// Where micro-batch k's field lies in the memory of a batch, in bytes. Error(internal) if it is not in the layout.
   std::size_t offset(const BatchField& field, std::size_t k) const;

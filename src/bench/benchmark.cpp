@@ -161,7 +161,7 @@ void count_flops(std::vector<BenchmarkPart>& verbs, const MoeConfig& moe, const 
   for (BenchmarkPart& verb : verbs) {
     // Without drops a plan multiplies all places of a round, a step those that are filled.
     if (verb.name == "matmul" && moe.drop != "none") verb.flops = plan.matmul_flops;
-    // Of seven products of the scores' size, two are the forward's.
+    // Two of the seven products of the scores' size are the forward's.
     if (verb.name == "attention_forward") verb.flops = plan.attention_flops * 2 / 7;
     if (verb.name == "attention_backward") verb.flops = plan.attention_flops * 5 / 7;
   }
@@ -225,7 +225,7 @@ class BenchmarkJob {
   Backend& backend() { return compute_.backend; }
   double tokens() const { return static_cast<double>(config_.train.global_batch_size * config_.model.sequence_length); }
 
-  /// What the steps of one kind have taken.
+  /// Times and page faults of the steps of one kind.
   struct Samples {
     std::vector<Seconds> seconds;
     std::vector<double> communication, page_faults;

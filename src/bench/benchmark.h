@@ -1,10 +1,7 @@
 // Benchmark: how fast a job of one or a few ranks trains, as a share of what its machine's matrix multiplication could
-// do.
-//
-// A case is a model with a batch of one micro-batch a data rank, fp32 unless it says otherwise, no dropout. Whole
-// training steps (gradients to zero, forward, backward, update) and the bare products of the model's layers, these in
-// fp32 whatever the case, are timed in turn, so that whatever else the machine does meets both alike; ranks multiply at
-// the same time, as they do in a step. Model operations are counted causally (model/flops.h).
+// do. Whole training steps (gradients to zero, forward, backward, update) and the bare products of the model's layers
+// are timed in turn, so that other work of the machine affects both alike; ranks multiply at the same time, as they do
+// in a step. Model operations are counted causally (model/flops.h).
 //
 // Owns nothing after it returns. Must not know files or data sets: tokens are pseudo-random.
 #pragma once
@@ -18,6 +15,8 @@
 
 namespace megatron {
 
+/// A model with a batch of one micro-batch per data rank and no dropout, in fp32 unless it says otherwise. The bare
+/// products are in fp32 in any case.
 struct BenchmarkCase {
   std::string name, title;
   Config config;  ///< resolved for `ranks`
@@ -47,17 +46,17 @@ struct BenchmarkResult {
   double tokens = 0;                    ///< per step, of the job
   double model_flops = 0;               ///< per step, of the job
   double page_faults = 0;               ///< per step, of the first rank
-  double peak_resident_bytes = 0;       ///< of the process; summed over ranks
-  double planned_bytes = 0;             ///< of the first rank: what training holds (MemoryPlan)
+  double peak_resident_bytes = 0;       ///< the process's, summed over ranks
+  double planned_bytes = 0;             ///< bytes that training holds on the first rank (MemoryPlan)
   Seconds step;                         ///< one training step
   double communication = 0;             ///< seconds of it inside communication, of the rank that spent least there
   Seconds overlapped_step;              ///< with parallel.overlap_gradients, in turn with the others; 0: no data ranks
   double overlapped_communication = 0;  ///< seconds of it, as above
   Seconds sgemm;                        ///< a rank's products of all layers, forward and backward; 0: not measured
-  double sgemm_flops = 0;               ///< of these
-  std::vector<BenchmarkPart> sections;  ///< of the first rank's step
-  std::vector<BenchmarkPart> verbs;     ///< of the first rank's step; none of a device that works asynchronously
-  std::vector<BenchmarkPart> products;  ///< of the first rank's sgemm
+  double sgemm_flops = 0;               ///< operations of these products
+  std::vector<BenchmarkPart> sections;  ///< parts of the first rank's step
+  std::vector<BenchmarkPart> verbs;     ///< parts of the first rank's step; none on a device that works asynchronously
+  std::vector<BenchmarkPart> products;  ///< parts of the first rank's sgemm
 
   /// Model FLOP/s over the ranks' sgemm FLOP/s, by either clock.
   double share(double Seconds::*clock) const {

@@ -17,8 +17,8 @@ struct ExpertsCase {
   Config config;  ///< resolved for the ranks that it is measured on
 };
 
-/// Of one rank: the dense model (the first), and 8 experts of half its inner width, of which a token takes 2, with room
-/// for as many tokens as on average choose an expert and for a quarter more. Of two ranks: whole experts on both data
+/// On one rank: the dense model (the first), and 8 experts of half its inner width, with 2 experts per token and room
+/// for the tokens that on average choose an expert and for a quarter more. On two ranks: whole experts on both data
 /// ranks (the first), and half of them on each.
 std::vector<ExpertsCase> experts_cases(int ranks);
 
@@ -26,11 +26,11 @@ std::vector<ExpertsCase> experts_cases(int ranks);
 struct ExpertsTimes {
   std::string name;
   double seconds = 0;            ///< a step of the slowest rank
-  double tokens_per_second = 0;  ///< of the job
+  double tokens_per_second = 0;  ///< the job's
   double ratio = 0;              ///< model FLOP/s over those of the first case
   double share = 0;              ///< model FLOP/s over those of the dense model's bare products; 0 on two ranks
-  double moving = 0;             ///< of the step: tokens to experts and back, gradients included
-  double routing = 0;            ///< of the step: probabilities, choices, places and terms of the loss
+  double moving = 0;             ///< share of the step: tokens to experts and back, gradients included
+  double routing = 0;            ///< share of the step: probabilities, choices, places and terms of the loss
 };
 
 /// Collective over `world`; the same on all ranks, but the shares of the step are the rank's.

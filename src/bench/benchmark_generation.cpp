@@ -105,7 +105,8 @@ class DecodingJob {
     return median(steps);
   }
 
-  /// What it reads: all weights but the positions' (the words' are the head's too), and the keys and values so far.
+  /// Bytes that a step reads: all weights but the positions' (the words' are the head's too), and the keys and values
+  /// so far.
   double bytes(std::int64_t batch) const {
     const ModelConfig& model = config_.model;
     const auto positions = static_cast<double>(model.max_position_embeddings * model.hidden_size);

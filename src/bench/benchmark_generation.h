@@ -26,16 +26,16 @@ GenerationCase generation_case();
 struct DecodingSpeed {
   std::string precision;
   std::int64_t batch = 1;
-  double seconds = 0;  ///< of a step: a token of each prompt, its choice included
+  double seconds = 0;  ///< per step: a token of each prompt, its choice included
   double bytes = 0;    ///< weights and cache that a step reads
   double tokens_per_second() const { return static_cast<double>(batch) / seconds; }
 };
 
 /// Medians of the rounds; ratios are medians of the rounds' ratios.
 struct GenerationSpeed {
-  double read_bytes_per_second = 0;     ///< of one core that only reads memory
+  double read_bytes_per_second = 0;     ///< by one core that only reads memory
   std::vector<DecodingSpeed> decoding;  ///< fp32 with one prompt and with a batch, then bf16
-  double share_of_bandwidth = 0;        ///< of one prompt in fp32
+  double share_of_bandwidth = 0;        ///< with one prompt in fp32
   double share_of_bandwidth_bf16 = 0;
   double bf16_over_fp32 = 0;  ///< tokens per second of one prompt
   double batch_over_one = 0;  ///< tokens per second in fp32

@@ -11,7 +11,7 @@ namespace megatron {
 
 struct MemoryCase {
   std::string option;
-  MemoryPlan plan;  ///< of the stage that takes the most
+  MemoryPlan plan;  ///< the plan of the stage that takes the most
 };
 
 /// GPT-2 124M on tensor 2, pipeline 2, data 2: no option, each alone, and those of Hugging Face Accelerate's guide

@@ -73,7 +73,7 @@ class OverlapJob {
   OverlapJob(const OverlapCase& benchmark, int threads, Communicator& world)
       : benchmark_(benchmark), world_(world, waits_), job_(benchmark.config, make_cpu_backend(threads), world_) {}
 
-  /// Of each of a number of steps in a row, on the slowest rank.
+  /// Seconds per step over this number of steps in a row, on the slowest rank.
   double seconds(bool overlap, int steps) {
     waits_ = !overlap && !benchmark_.by_key;
     job_.overlap_gradients(overlap);

@@ -61,7 +61,7 @@ MeasuredMachine start(const HardwareSettings& settings, Communicator& world) {
   return {settings, world, start_compute(run, world, host, settings.local_rank)};
 }
 
-// Of the seconds of both.
+// Sets rates to those of the mean of both measurements' seconds.
 void average_products(MeasuredRates& rates, const MeasuredRates& again) {
   for (std::size_t kind = 0; kind < kProductKinds; ++kind) {
     const std::map<RateTable<3>::Sizes, double> first = rates.products[kind].rows();

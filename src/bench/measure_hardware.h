@@ -20,8 +20,8 @@ struct HardwareSettings {
 
 struct MeasuredHardware {
   Hardware hardware;
-  /// Of the time that measuring took, the part for which the ranks' threads had a core, on the rank with the least:
-  /// well below 1, other programs' work is in the numbers. 1 on a device.
+  /// Part of the measuring time for which the ranks' threads had a core, on the rank with the least. Well below 1,
+  /// other programs' work is in the numbers. 1 on a device.
   double undisturbed = 1;
 };
 

@@ -12,9 +12,9 @@ namespace megatron {
 
 namespace {
 
-constexpr int kRounds = 9;                                      // of messages
-constexpr int kCollectiveRounds = 25;                           // of which the longest are left out: interruptions
-constexpr double kCounted = 0.9;                                // of the rounds
+constexpr int kRounds = 9;                                      // for messages
+constexpr int kCollectiveRounds = 25;                           // the longest are left out: interruptions
+constexpr double kCounted = 0.9;                                // share of the rounds
 constexpr std::int64_t kProductRows = 256, kProductSize = 768;  // a millisecond on a fast core
 
 /// Tensors of up to this many bytes on each rank, for operations of one group.
@@ -103,7 +103,7 @@ class LinkBench {
   const MeasuredMachine& machine_;
   Communicator& group_;
   Buffer whole_, other_;
-  std::int64_t rows_, size_;  // of the product
+  std::int64_t rows_, size_;  // sizes of the product
   Buffer input_, weight_, output_;
 };
 

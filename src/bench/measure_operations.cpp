@@ -169,7 +169,7 @@ double measure_operations(MeasuredMachine& machine, DType type, MeasuredRates& r
   const std::unique_ptr<Communicator> alone = machine.world.split(machine.world.rank(), 0, "alone");
   const double waited = waiting_seconds(machine);
   Sums sums;
-  std::vector<double> between;  // of each model's steps: seconds that are no verb's, for each verb
+  std::vector<double> between;  // for each model: seconds of a step outside all verbs, per verb
   for (const SmallModel& small : small_models(machine.settings.quick)) {
     const Config config = training_of(small, type);
     Backend backend = machine.compute.backend.device->is_host_memory() ? make_cpu_backend(machine.settings.threads)

@@ -9,13 +9,13 @@ namespace megatron {
 
 namespace {
 
-// Of tokens, and of features: libraries cut these into blocks, so that neighbours may differ by a fifth.
+// Numbers of tokens, and of features: libraries cut these into blocks, so that neighbours may differ by a fifth.
 constexpr std::int64_t kTokens[] = {16, 64, 128, 256, 1024};
 constexpr std::int64_t kFeatures[] = {16, 64, 128, 256, 384, 512, 640, 768, 1024, 2048};
 constexpr std::int64_t kQuickSizes[] = {16, 64};
-constexpr double kMostMultiplications = 2e9;  // of one product: tens of milliseconds on a core
-constexpr double kMeasuredFlops = 4e8;        // of one measurement at least, in calls that end together on a device
-constexpr std::size_t kParameterBytes = 192 << 20;  // of parameters, and of gradients: more than caches hold
+constexpr double kMostMultiplications = 2e9;  // in one product: tens of milliseconds on a core
+constexpr double kMeasuredFlops = 4e8;        // at least, in one measurement, whose calls end together on a device
+constexpr std::size_t kParameterBytes = 192 << 20;  // for parameters, and for gradients: more than caches hold
 constexpr int kSlots = 4;                           // activations take turns
 constexpr int kRounds = 5, kProductRounds = 3;
 
@@ -185,7 +185,7 @@ void measure_attention(const MeasuredMachine& machine, DType type, MeasuredRates
                                           .mask = {},
                                           .dropout = {.probability = probability, .positions = each.rows()}});
       };
-      // Of each kind (AttentionKind): its pass, its products of the scores' size, and whether dropout draws.
+      // For each kind (AttentionKind): whether it is the backward pass, and the dropout probability.
       const std::pair<bool, float> kinds[kAttentionKinds] = {{false, 0}, {true, 0}, {false, 0.1f}, {true, 0.1f}};
       const double flops = 2 * static_cast<double>(each.heads * head_size) * visible_pairs(length, length, 0, true, 0);
       for (std::size_t kind = 0; kind < kAttentionKinds; ++kind) {

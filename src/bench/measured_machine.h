@@ -28,7 +28,8 @@ struct MeasuredMachine {
 
 void measure_products(const MeasuredMachine& machine, DType type, MeasuredRates& rates);
 void measure_attention(const MeasuredMachine& machine, DType type, MeasuredRates& rates);
-/// Of all other operations, and a rank's seconds between two of them: small models are trained for a few steps.
+/// Measures all other operations by training small models for a few steps. Returns a rank's seconds between two of
+/// them.
 double measure_operations(MeasuredMachine& machine, DType type, MeasuredRates& rates);
 /// Bytes per second, read and written, of memory that no cache holds.
 double measure_memory(const MeasuredMachine& machine);

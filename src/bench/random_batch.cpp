@@ -12,7 +12,7 @@ BatchLayout layout_of(Config config) {
   return batch_layout(config).without(&Rows::weights);
 }
 
-/// What the numbers of a field are below.
+/// The bound that the numbers of a field are below.
 std::int64_t bound_of(const BatchField& field, const Config& config) {
   if (field.view == &Rows::types || field.view == &Rows::labels) return 2;
   return config.model.vocab_size;
@@ -24,7 +24,7 @@ RandomBatch::RandomBatch(const Config& config, int data_rank, Device& device) : 
   const auto copy = [&](void* to, const void* values, std::size_t bytes) { device.copy_to_device(to, values, bytes); };
   memory_.write_row_numbers(copy);
   const BatchLayout& layout = memory_.layout();
-  std::uint32_t number = 0;  // of the field: four in a row have a word each of what a place gives
+  std::uint32_t number = 0;  // number of the field: four in a row take a word each from the four that a place gives
   for (const BatchField& field : layout.fields) {
     if (field.source != FieldSource::sample) continue;
     internal_check(field.type == DType::i32, "a batch that cannot be made of random tokens");
@@ -43,7 +43,7 @@ RandomBatch::RandomBatch(const Config& config, int data_rank, Device& device) : 
   }
   batch_ = memory_.view(layout, layout.sizes, 0);
   loss_counts_.assign(family_of(config.model).loss_terms(config).size(),
-                      static_cast<double>(config.train.global_batch_size));  // of what a sample has one of
+                      static_cast<double>(config.train.global_batch_size));  // terms that count once per sample
   loss_counts_[0] *= static_cast<double>(layout.sizes.rows_of(Stream::main));
 }
 

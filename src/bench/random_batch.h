@@ -15,7 +15,7 @@ namespace megatron {
 
 class RandomBatch {
  public:
-  /// Of the configured micro-batch size and sequence length, as the whole step of this data rank.
+  /// Has the configured micro-batch size and sequence length; it is the whole step of this data rank.
   RandomBatch(const Config& config, int data_rank, Device& device);
   std::span<const MicroBatch> micro_batches() const { return {&batch_, 1}; }
   /// The targets of the global batch, and no loss scale. Valid as long as this object.

@@ -28,13 +28,13 @@ class SgemmReference {
     std::string name;  ///< "mlp up, forward"
     MatmulArgs args;
     int calls = 0;                 ///< in a training step of one micro-batch
-    double flops = 0;              ///< of all calls
-    std::vector<Seconds> samples;  ///< of all calls
+    double flops = 0;              ///< all calls together
+    std::vector<Seconds> samples;  ///< all calls together
   };
   const std::vector<Product>& products() const { return products_; }
 
-  Seconds seconds() const { return median(totals_); }  ///< of a step's worth of products
-  double flops() const;                                ///< of a step's worth of products
+  Seconds seconds() const { return median(totals_); }  ///< a step's worth of products
+  double flops() const;                                ///< a step's worth of products
 
  private:
   void add_layers(const ModelConfig& model, std::int64_t tensor, const std::string& stack, std::int64_t rows,

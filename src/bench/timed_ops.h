@@ -30,7 +30,7 @@ class TimedOps : public OpsDecorator {
     Ops::linear_activation_backward(args);
   }
 
-  /// What the verbs have cost since the last call of this function.
+  /// Costs of the verbs since the last call of this function.
   Costs take() { return std::exchange(costs_, {}); }
 
  private:

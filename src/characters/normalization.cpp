@@ -21,7 +21,7 @@ constexpr std::uint32_t kFirstDecomposed = 0xC0;
 constexpr std::uint32_t kFirstMark = 0x300;  ///< no character before this composes with the one in front of it
 /// By form: the least first byte of a character that may change, or that another may change with it.
 constexpr unsigned char kFirstByte[] = {0xCC, 0xC3, 0xC2, 0xC2};
-constexpr std::uint32_t kCodePoints = 0x110000;  ///< of Unicode
+constexpr std::uint32_t kCodePoints = 0x110000;  ///< in Unicode
 
 class CanonicalTables {
  public:
@@ -52,7 +52,7 @@ class CanonicalTables {
     if (found->second != 0) out.push_back(found->second);
   }
 
-  /// What two neighbours compose to; 0 if they stay two.
+  /// The character that two neighbours compose to; 0 if they stay two.
   std::uint32_t composed(std::uint32_t first, std::uint32_t second) const {
     if (first - kLeadingJamo < kLeading && second - kVowelJamo < kVowels) {
       return kSyllables + ((first - kLeadingJamo) * kVowels + second - kVowelJamo) * kTrailing;
@@ -126,7 +126,7 @@ void put_in_order(const CanonicalTables& tables, std::vector<std::uint32_t>& cha
 /// Composes characters that are in order, in place.
 void compose(const CanonicalTables& tables, std::vector<std::uint32_t>& characters) {
   std::size_t kept = 0, starter = SIZE_MAX;
-  int last_class = -1;  // of the last character that was kept since the starter; -1: none
+  int last_class = -1;  // class of the last character that was kept since the starter; -1: none
   for (const std::uint32_t c : characters) {
     const int class_of_c = tables.class_of(c);
     if (starter != SIZE_MAX && last_class < class_of_c) {

@@ -50,7 +50,7 @@ std::int64_t BackgroundSave::step() const {
   return work_->step();
 }
 
-// Of host memory at once; of a device's, what is begun here is done when copied_ is complete.
+// Host memory is copied at once; from a device's, copies are only begun here and done when copied_ is complete.
 void BackgroundSave::copy() {
   const Ticket now = device_.is_host_memory() ? Ticket{} : device_.mark();
   std::byte* to = snapshot_.data();

@@ -1,14 +1,8 @@
-// BackgroundSave: saves a run while it continues. What is saved is copied into memory that was reserved at the start; a
-// thread of each rank then writes its file of the copy, and when all have, one of rank 0 commits. The files and the
-// protocol are save_checkpoint()'s (checkpoint.h).
-//
-// The copy too is made in the background; training reads the same numbers meanwhile: in a step, nothing changes them
-// before its update. So a function that changes them (an update, loading) calls wait_until_copied() first, by when
-// there is mostly nothing left to wait for. Host memory the thread copies; from a device's the device itself does,
-// among its copies out, and only its own thread asks about them.
-//
-// Ranks meet only where the caller takes the next step, which it does when it knows that no rank's thread is at work:
-// the caller has messages at its steps' boundaries anyway, and no rank waits for a disk.
+// BackgroundSave: saves a run while it continues. The run's numbers are copied into memory that was reserved at the
+// start; a thread of each rank then writes its file of the copy, and when all have, one of rank 0 commits. The files
+// and the protocol are save_checkpoint()'s (checkpoint.h). Ranks meet only where the caller takes the next step, which
+// it does when it knows that no rank's thread is at work: the caller has messages at its steps' boundaries anyway, and
+// no rank waits for a disk.
 #pragma once
 
 #include <atomic>
@@ -27,10 +21,14 @@ namespace megatron {
 
 class SaveWork;
 
-/// Of the copy of this number of elements with these moments.
+/// Bytes of the copy of this number of elements with this number of moments.
 std::size_t snapshot_bytes(std::int64_t elements, int moments);
 std::size_t snapshot_bytes(const std::vector<TensorSlice>& owned);
 
+/// The copy too is made in the background; training reads the same numbers meanwhile: in a step, nothing changes them
+/// before its update. So a function that changes them (an update, loading) calls wait_until_copied() first, by when
+/// there is mostly nothing left to wait for. Host memory is copied by the thread; a device copies its memory itself,
+/// among its copies out, and only the device's thread asks about these copies.
 class BackgroundSave {
  public:
   /// Reserves `bytes` of the host's memory, of the kind that `device` copies to best, and touches all of it.
@@ -51,7 +49,7 @@ class BackgroundSave {
   void wait_until_copied();
   double seconds_waited() const { return waited_; }  ///< in it, for the last that was started
   bool under_way() const { return work_ != nullptr; }
-  std::int64_t step() const;  ///< of what is under way
+  std::int64_t step() const;  ///< step of the save that is under way
   bool working();             ///< this rank has something to copy or its thread something to write, now
   std::size_t bytes() const { return snapshot_.bytes(); }
 
@@ -72,13 +70,13 @@ class BackgroundSave {
 
   Communicator& world_;
   Device& device_;
-  Buffer snapshot_;            // of each kind of number, all slices one after the other: as in the file
-  std::int64_t elements_ = 0;  // of one kind
+  Buffer snapshot_;            // for each kind of number all slices, one after the other: as in the file
+  std::int64_t elements_ = 0;  // elements of one kind
   std::unique_ptr<SaveWork> work_;
   bool publishing_ = false;
   double worked_ = 0;  // seconds, of all that has been done so far for what is under way
   double waited_ = 0;
-  Ticket copied_;  // of a device whose memory is not the host's
+  Ticket copied_;  // the copies of a device whose memory is not the host's
   std::thread thread_;
   std::atomic<bool> copying_ = false, working_ = false, abandoned_ = false;
   std::exception_ptr error_;  // the thread's, until it is joined

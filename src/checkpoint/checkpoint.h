@@ -1,16 +1,9 @@
 // Checkpoints: saving a run so that a crash at any moment leaves a good one, and loading it on any layout.
 //
-// On disk, under the run directory (docs/checkpoint_format.md has it field by field):
-//   checkpoints/latest                     the newest committed folder's name, for people; loading scans by itself
-//   checkpoints/step_00000100/manifest.json
-//   checkpoints/step_00000100/rank_00003.h5   what rank 3 owned: flat f32 datasets and a table of slices
-//   checkpoints/.tmp_step_00000100/        a save that is under way, or died; the next save removes it
-//
-// Every rank writes and reads for itself; rank 0 decides and all ranks agree: a function here that takes a
-// communicator is collective over it and throws the same Error on all ranks or on none. This layer knows slices of
-// tensors and an opaque training state; it must not know models, optimizers or configurations.
-//
-// Nothing in a file is trusted: sizes are checked before anything is allocated and no path is taken from a file.
+// Every rank writes and reads for itself; rank 0 decides and all ranks agree: a function here that takes a communicator
+// is collective over it and throws the same Error on all ranks or on none. This layer knows slices of tensors and an
+// opaque training state; it must not know models, optimizers or configurations. Nothing in a file is trusted: sizes are
+// checked before anything is allocated and no path is taken from a file.
 #pragma once
 
 #include <array>
@@ -45,12 +38,13 @@ struct SaveOptions {
   std::int64_t keep_last = 0;  ///< complete checkpoints that stay, this one included; 0: all
   std::int64_t best =
       -1;  ///< a step whose checkpoint stays as well; the one that is being saved: it is named in `best`
-  /// Those up to this step stay as well: nothing has been learned since. Then of later ones only the new one does.
+  /// Checkpoints up to this step stay as well: nothing has been learned since. Then the new one is the only later one
+  /// that stays.
   std::int64_t nothing_learned_since = -1;
 };
 
 struct SaveReport {
-  std::string path;                   ///< of the committed folder
+  std::string path;                   ///< path of the committed folder
   std::int64_t bytes = 0;             ///< written by all ranks together
   double seconds = 0;                 ///< this rank's wall time in save_checkpoint; of a BackgroundSave, see there
   std::vector<std::string> warnings;  ///< on rank 0: what went wrong after the commit and does not matter to it
@@ -62,6 +56,12 @@ struct SaveReport {
 /// checkpoints are as they were. Saving a step again replaces it. With keep_last > 0, checkpoints of later steps are
 /// removed too: the run has gone back and they are an abandoned future.
 /// The program must ignore SIGXFSZ for a file size limit (ulimit -f) to be an error and not its end.
+///
+/// On disk, under the run directory (docs/checkpoint_format.md has it field by field):
+///   checkpoints/latest                     the newest committed folder's name, for people; loading scans by itself
+///   checkpoints/step_00000100/manifest.json
+///   checkpoints/step_00000100/rank_00003.h5   what rank 3 owned: flat f32 datasets and a table of slices
+///   checkpoints/.tmp_step_00000100/        a save that is under way, or died; the next save removes it
 SaveReport save_checkpoint(Communicator& world, const std::string& run_directory, const TrainingState& state,
                            const std::vector<TensorSlice>& owned, Device& device, const SaveOptions& options = {});
 
@@ -150,7 +150,7 @@ class CheckpointReader {
 std::optional<CheckpointReader> open_newest_checkpoint(Communicator& world, const std::string& run_directory,
                                                        std::vector<std::string>& warnings);
 
-/// What a user named: a checkpoint folder, which must be undamaged, or a run directory (its newest undamaged one).
+/// The checkpoint that a user named: a folder, which must be undamaged, or a run directory (its newest undamaged one).
 /// Throws Error(checkpoint) otherwise.
 CheckpointReader open_named_checkpoint(Communicator& world, const std::string& path,
                                        std::vector<std::string>& warnings);

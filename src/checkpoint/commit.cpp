@@ -20,7 +20,7 @@ void PendingFolder::create() const {
 
 std::int64_t PendingFolder::write_manifest(const Manifest& manifest) const {
   const std::string text = manifest_text(manifest);
-  parse_manifest(text);  // what could not be loaded must not be committed
+  parse_manifest(text);  // a manifest that cannot be loaded must not be committed
   create_file_durably(temporary_ + "/" + kManifestName, text);
   sync_path(temporary_);
   return static_cast<std::int64_t>(text.size());

@@ -20,7 +20,7 @@ std::vector<TensorSlice> common_tensors(const CheckpointReader& a, const Checkpo
   return common;
 }
 
-/// Those of the keys that an object has.
+/// The part of an object that has these keys, as far as they are there.
 nlohmann::json keys_of(const nlohmann::json& object, const std::vector<std::string>& keys) {
   nlohmann::json some = nlohmann::json::object();
   for (const std::string& key : keys) {

@@ -9,7 +9,7 @@
 
 namespace megatron {
 
-/// Of a tensor that both have, in the same shape; by kind of number.
+/// How a tensor that both have in the same shape differs, by kind of number.
 struct TensorDifference {
   std::string name;
   Shape shape;
@@ -25,8 +25,8 @@ struct TensorDifference {
 std::vector<std::string> other_differences(const CheckpointReader& a, const CheckpointReader& b, bool state,
                                            const std::vector<std::string>& extra = {});
 
-/// Of all numbers (without `moments`: of the values alone) of the tensors that both have in the same shape, in the
-/// order of their names. Streams both.
+/// Differences of all numbers (without `moments`: of the values alone) of the tensors that both have in the same shape,
+/// in the order of their names. Streams both.
 std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool moments);
 
 }  // namespace megatron

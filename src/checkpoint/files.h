@@ -24,7 +24,7 @@ FileDigest digest_file(const std::string& path);
 std::string digest_text(std::string_view text);
 
 enum class FileType { absent, regular, directory, other };
-/// What is there, symbolic links not followed (they are `other`). Throws where it cannot be told.
+/// Type of what is there, symbolic links not followed (they are `other`). Throws where it cannot be told.
 FileType file_type(const std::string& path);
 /// Bytes of a regular file; -1 if it is none or not there. Throws where it cannot be told.
 std::int64_t file_bytes(const std::string& path);

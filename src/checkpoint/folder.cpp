@@ -142,7 +142,7 @@ void clean_leftovers(const std::string& folder) {
   for (const std::string& name : names_in(folder)) {
     const std::string path = folder + "/" + name;
     const bool pointer = name.starts_with("latest.") || name.starts_with("best.");
-    if (pointer && name.ends_with(".tmp")) (void)::unlink(path.c_str());  // of a save that died
+    if (pointer && name.ends_with(".tmp")) (void)::unlink(path.c_str());  // left by a save that died
     if (file_type(path) != FileType::directory) continue;
     if (const auto step = step_behind(name, kAsidePrefix)) {
       const std::string place = folder + "/" + step_folder_name(*step);

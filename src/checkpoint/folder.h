@@ -14,7 +14,7 @@
 
 namespace megatron {
 
-inline constexpr const char* kModelFragment = "model.toml";  ///< of an import: the part of an input file that trains it
+inline constexpr const char* kModelFragment = "model.toml";  ///< in an import: the part of an input file that trains it
 
 std::string checkpoints_folder(const std::string& run_directory);
 std::string step_folder_name(std::int64_t step);                    ///< "step_00000100"

@@ -113,7 +113,7 @@ void CheckpointReader::read_numbers(StateKind kind, const std::vector<TensorSlic
 
 namespace {
 
-/// Of slices that are read together on their way to a device.
+/// Most numbers of slices that are read together on their way to a device.
 constexpr std::int64_t kNumbersTogether = std::int64_t{4} << 20;
 
 std::int64_t numbers_of(const TensorSlice& slice) {

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormatName = "megatron_train checkpoint";
-constexpr std::int64_t kElementLimit = std::int64_t{1} << 60;  // of one tensor, so that byte counts cannot overflow
+constexpr std::int64_t kElementLimit = std::int64_t{1} << 60;  // for one tensor, so that byte counts cannot overflow
 constexpr int kRankLimit = 10'000'000;
 
 std::string checksum_of(const std::string& version, const json& content) {

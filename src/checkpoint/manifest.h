@@ -34,8 +34,8 @@ struct TensorSummary {
 
 struct Manifest {
   TrainingState state;
-  int ranks = 0;                ///< of the run that saved; those that owned nothing have no file
-  int moments = 0;              ///< of the optimizer, next to the values: m and v, m alone, or none
+  int ranks = 0;                ///< ranks of the run that saved; a rank that owned nothing has no file
+  int moments = 0;              ///< the optimizer's, next to the values: m and v, m alone, or none
   std::vector<RankFile> files;  ///< by rank
   std::vector<TensorSummary> tensors;
 

@@ -36,7 +36,7 @@ PendingFolder pending_folder(const fs::path& place, FolderRemoval removal) {
   return {parent, temporary_name(making_name(place)), place.filename().string(), "", removal};
 }
 
-/// What commands that died have left; what cannot be removed stays.
+/// Removes leftovers of commands that died; what cannot be removed stays.
 void remove_unfinished(const fs::path& place, FolderRemoval removal) {
   const std::string stem = making_name(place);
   std::vector<std::string> found;

@@ -14,7 +14,7 @@
 namespace megatron {
 
 struct NewRankFile {
-  std::vector<TensorSlice> slices;  ///< of which the tensors do not count; empty: the rank has no file
+  std::vector<TensorSlice> slices;  ///< their tensors do not count; empty: the rank has no file
   NumberSource numbers;
 };
 
@@ -49,7 +49,7 @@ NewCheckpointReport write_new_checkpoint(const std::string& target, const Traini
                                          const std::function<NewRankFile(int rank)>& contents,
                                          const std::function<void(const std::string& folder)>& check = nullptr);
 
-/// What a rank of another layout has, slices without memory. Empty: nothing.
+/// The slices, without memory, that a rank of another layout has. Empty: it has nothing.
 using SliceLayout = std::function<std::vector<TensorSlice>(int rank)>;
 
 /// The same checkpoint in another layout: all numbers and the training state as they are. Memory is that of the tables

@@ -14,7 +14,7 @@ namespace megatron {
 
 class OpenDatasets {
  public:
-  /// Of a rank file; opened when it is asked for first. Valid until the next call.
+  /// A dataset of a rank file; opened when it is asked for first. Valid until the next call.
   const Hdf5Array& at(const std::string& path, StateKind kind) {
     const auto key = std::pair(path, kind);
     auto found = open_.find(key);

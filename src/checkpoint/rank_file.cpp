@@ -60,7 +60,7 @@ class DeviceNumbers {
   Device& device_;
   Buffer block_;
   std::size_t slice_ = 0;
-  std::int64_t begin_ = 0;  // of this slice in the dataset
+  std::int64_t begin_ = 0;  // place of this slice in the dataset
 };
 
 /// A checkpoint of parameters that are not finite is worth nothing, and may push out one that is.

@@ -59,7 +59,7 @@ void SaveWork::write_rank_file_here(const NumberSource& numbers) {
   digest_ = write_rank_file(rank_file_path(), world_.rank(), state_.step, owned_, owned_.front().moments(), numbers);
 }
 
-/// What rank 0 needs to know of this rank's file.
+/// Description of this rank's file for rank 0.
 std::string SaveWork::describe_part() const {
   if (owned_.empty()) return {};
   json tensors = json::array();

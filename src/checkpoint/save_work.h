@@ -20,7 +20,7 @@ class SaveWork {
            const std::vector<TensorSlice>& owned, const SaveOptions& options);
 
   void prepare();  ///< collective: checks, makes room, and creates the temporary folder
-  /// What this rank owns, of which the slices' tensors lie on `device`, or `numbers` gives the numbers (rank_file.h).
+  /// Writes this rank's slices: their tensors lie on `device`, or `numbers` gives the numbers (rank_file.h).
   void write_rank_file_here(Device& device);
   void write_rank_file_here(const NumberSource& numbers);
   void gather_manifest();  ///< collective: what was written, which must be everything, comes to rank 0
@@ -28,7 +28,7 @@ class SaveWork {
   SaveReport report();     ///< collective; how long it took the caller knows
 
   void discard() const noexcept { pending_.discard(); }
-  /// Of this rank, without empty ones: in the order of its file.
+  /// This rank's slices without empty ones, in the order of its file.
   const std::vector<TensorSlice>& owned() const { return owned_; }
   bool root() const { return world_.rank() == 0; }
   std::int64_t step() const { return state_.step; }

@@ -12,10 +12,10 @@ namespace megatron {
 
 class SliceStream {
  public:
-  /// Of these slices, whose tensors do not count. The reader must outlive the stream.
+  /// Streams these slices, whose tensors do not count. The reader must outlive the stream.
   SliceStream(const CheckpointReader& reader, std::vector<TensorSlice> slices);
 
-  std::int64_t elements() const { return begins_.back(); }  ///< of all slices together
+  std::int64_t elements() const { return begins_.back(); }  ///< in all slices together
   const std::vector<TensorSlice>& slices() const { return slices_; }
   /// The index of the slice that has the element at `position`.
   std::size_t slice_at(std::int64_t position) const;
@@ -28,7 +28,7 @@ class SliceStream {
  private:
   const CheckpointReader& reader_;
   std::vector<TensorSlice> slices_;
-  std::vector<std::int64_t> begins_;  // of each slice, and the end
+  std::vector<std::int64_t> begins_;  // one for each slice, and the end
   std::vector<float> buffer_;
   OpenDatasets open_;
 };

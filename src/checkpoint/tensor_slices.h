@@ -1,4 +1,4 @@
-// What must hold of any slice that is saved or loaded; a violation is our own defect, found before a file is touched.
+// Checks of any slice that is saved or loaded; a violation is the program's own defect, found before a file is touched.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,7 @@ void agree(Communicator& world, const std::function<void()>& work, std::optional
   std::string failure = run_and_describe(work, kind);
   if (!world.any_rank(!failure.empty())) return;
   const std::vector<std::string> failures = world.gather_texts(failure, 0), hosts = world.gather_texts(host_name(), 0);
-  // What all ranks found alike needs no rank in front of it; only the root knows, and tells.
+  // A failure that all ranks found alike needs no rank in front of it; only the root knows, and tells.
   const bool alike = std::all_of(failures.begin(), failures.end(),
                                  [&](const std::string& other) { return other == failures.front(); });
   std::string first;

@@ -9,8 +9,8 @@
 
 namespace megatron {
 
-/// Of this rank's clock, in nanoseconds: it reads `ahead` more than rank 0's at `read`, to within `error`, half of the
-/// fastest way there and back.
+/// Offset of this rank's clock, in nanoseconds: it reads `ahead` more than rank 0's at `read`, to within `error`, half
+/// of the fastest way there and back.
 struct ClockOffset {
   std::int64_t ahead = 0, error = 0, read = 0;
 };

@@ -1,20 +1,6 @@
 // Communicator: a group of ranks that moves and reduces tensors. One interface for MPI, threads (tests) and counting
 // (--dry-run), which move host tensors, and for those that move a device's: NCCL, and staged over one of the host.
-//
-// Rules (docs/communication.md draws each verb):
-//   * Verbs take tensors, never counts. Tensors are contiguous. All ranks of the group call the same verb with the same
-//     shapes and dtypes, in the same order; checked where it is free.
-//   * Every verb has a `start_` form that returns a Pending. The buffers belong to the communicator until wait(). A
-//     Pending that is dropped without wait() is an internal error (terminates): nothing is left in flight by accident.
-//     (While an exception unwinds it is abandoned instead.)
-//   * Reductions add in rank order (0 + 1 + 2 ...) on every rank, so that results are the same bits everywhere, each
-//     time.
-//   * In a group of one rank every verb is a copy or nothing.
-//   * A device's communicator reads a tensor after the device's operations before start_, and what it wrote may be
-//     read by operations after wait(). The host waits for as little of that as it can, and reads none of it.
-//   * Bytes are charged to the TrafficMeter, and the time in wait() and progress() to its timers, where they are set.
-//     What is waited for is told to the rank's Activity, here and nowhere else, so that a hang can be explained. The
-//     profiler of the meter's timers is told of it too, and of what is started (base/ranges.h).
+// docs/communication.md draws each verb.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +18,7 @@ namespace megatron {
 
 enum class Reduce { sum, maximum };
 
-/// What a rank has moved, and where its time for that is charged: for the end table and --dry-run. Not thread-safe: one
+/// Traffic of a rank, and where its time for that is charged: for the end table and --dry-run. Not thread-safe: one
 /// per rank.
 struct TrafficMeter {
   /// Payload this rank hands to others, as a good algorithm would: all-reduce 2·(n-1)/n · bytes, gather, scatter and
@@ -67,6 +53,20 @@ class Pending {
   std::int64_t operation_ = 0;  // its number, for profilers
 };
 
+/// Rules:
+///   * Verbs take tensors, never counts. Tensors are contiguous. All ranks of the group call the same verb with the
+///     same shapes and dtypes, in the same order; checked where it is free.
+///   * Every verb has a `start_` form that returns a Pending. The buffers belong to the communicator until wait(). A
+///     Pending that is dropped without wait() is an internal error (terminates): nothing is left in flight by accident.
+///     (While an exception unwinds it is abandoned instead.)
+///   * Reductions add in rank order (0 + 1 + 2 ...) on every rank, so that results are the same bits everywhere, each
+///     time.
+///   * In a group of one rank every verb is a copy or nothing.
+///   * A device's communicator reads a tensor after the device's operations before start_, and what it wrote may be
+///     read by operations after wait(). The host waits for as little of that as it can, and reads none of it.
+///   * Bytes are charged to the TrafficMeter, and the time in wait() and progress() to its timers, where they are set.
+///     Waits are told to the rank's Activity, here and nowhere else, so that a hang can be explained. The profiler of
+///     the meter's timers is told of them too, and of what is started (base/ranges.h).
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -112,7 +112,7 @@ class Communicator {
   /// Memory of this rank that this group's collectives hold now, in addition to their tensors; the transport's own
   /// (MPI's, NCCL's) is not known here.
   virtual std::size_t staging_bytes() const { return 0; }
-  /// What a step that was played needs of it: of counting communicators.
+  /// Staging that a step needs, for counting communicators, which have played it.
   virtual StagingPlan staging_plan() const { return {}; }
   /// Allocates that at once.
   virtual void reserve_staging(const StagingPlan&) {}
@@ -164,7 +164,7 @@ class Communicator {
   friend class Pending;
   class Wait;
   Ranges* ranges() const { return meter_ != nullptr && meter_->timers != nullptr ? meter_->timers->ranges() : nullptr; }
-  /// Of what is started next.
+  /// The transfer that is started next.
   Transfer starts(const Waiting& what, int channel = -1) const;
   void check_reducible(DType type, const char* verb) const;
   Pending pending(std::uint64_t ticket, double bytes_sent, std::int64_t messages, const Waiting& what);

@@ -1,10 +1,8 @@
 // CountingCommunicator: any rank of any group, alone in its process. For --dry-run: it moves nothing, never touches the
 // tensors it is given (they come from sizing arenas) and only meters what would have been sent, and what the MPI
-// communicators' reductions would hold; for a device's tensors that are staged (parallel/staged_communicator.h) what
-// that takes as well.
-//
-// Received values are not there: reductions and texts come back as this rank gave them. Groups come from split_known().
-// Derived classes may listen to the operations on their way (src/planner).
+// communicators' reductions would hold; for a device's tensors that are staged (parallel/staged_communicator.h) also
+// what the staging takes. Received values are not there: reductions and texts come back as this rank gave them. Groups
+// come from split_known(). Derived classes may listen to the operations on their way (src/planner).
 #pragma once
 
 #include <set>

@@ -1,11 +1,9 @@
 // The engine under the MPI communicators: operations as small state machines of nonblocking sends and receives.
 //
-// An operation cuts its tensor into chunks that fit the cache; two chunks are in flight at a time, each going through
-// its phases (exchange slices, reduce, gather, ...). Of one group at most two collectives run at a time, in the order
-// they were started; more would only ask for more staging (staging.h). Waiting for one operation advances all
-// that are in flight, so ranks may wait in different orders and one operation's transfers overlap another's. Every
-// reduction is computed once, in rank order, by the rank that owns the slice. Operations, request lists and staging are
-// reused: nothing is allocated in steady state. One engine per process, used by one thread at a time.
+// Waiting for one operation advances all that are in flight, so ranks may wait in different orders and one operation's
+// transfers overlap another's. Every reduction is computed once, in rank order, by the rank that owns the slice.
+// Operations, request lists and staging are reused: nothing is allocated in steady state. One engine per process, used
+// by one thread at a time.
 #pragma once
 
 #include <array>
@@ -19,6 +17,8 @@
 
 namespace megatron {
 
+/// Its tensor is cut into chunks that fit the cache; two chunks are in flight at a time, each going through its phases
+/// (exchange slices, reduce, gather, ...).
 struct MpiOperation {
   enum class Kind {
     all_reduce,         // in chunks: slices to their owners, sums back
@@ -53,14 +53,14 @@ struct MpiOperation {
   DType dtype = DType::u8;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::int64_t elements = 0;   // of the tensor, or of the part where one is given
+  std::int64_t elements = 0;   // in the tensor, or in the part where one is given
   Staging* staging = nullptr;  // the group's
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 
   // The engine's.
   std::int64_t chunk_elements = 0;
   bool begun = false, done = false;
-  StagingNeed need;             // of reductions
+  StagingNeed need;             // reductions have one
   std::byte* buffer = nullptr;  // while it runs
   std::array<MessageChunk, kChunksInFlight>
       chunks;  // the first takes the even chunks, the second the odd ones: their tags differ
@@ -68,6 +68,8 @@ struct MpiOperation {
 
 const char* name_of(MpiOperation::Kind kind);
 
+/// At most two collectives of a group run at a time, in the order they were started; more would only ask for more
+/// staging (staging.h).
 class MpiEngine {
  public:
   /// An operation to fill in and start(). The engine owns it.

@@ -1,4 +1,4 @@
-// What the operations of the engine send, receive and compute in each phase of a chunk.
+// Phases of a chunk: what the engine's operations send, receive and compute in each.
 #include <algorithm>
 #include <cstring>
 

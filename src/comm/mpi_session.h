@@ -29,13 +29,13 @@ class MpiSession {
   int local_rank() const { return local_rank_; }  ///< among the ranks on this host
   int local_size() const { return local_size_; }
   const std::string& host() const { return host_; }
-  const std::vector<std::string>& hosts() const { return hosts_; }  ///< of all ranks
+  const std::vector<std::string>& hosts() const { return hosts_; }  ///< by rank
   const std::string& job() const { return job_; }                   ///< a name that other jobs do not have
   std::string where() const;  ///< "rank 3 of 8 on node07": put in front of an error's message
 
   Communicator& world() { return *world_; }
 
-  /// What this rank is doing: written by the communicators of the world and by whom it is given to.
+  /// Record of what this rank is doing, written by the communicators of the world and by the code that it is given to.
   Activity& activity();
   /// The same of all ranks on this host, itself included, by local rank; only itself where memory cannot be shared.
   std::vector<Activity*> neighbours();

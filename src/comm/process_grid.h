@@ -16,10 +16,10 @@
 
 namespace megatron {
 
-/// Which ranks hold the same part of a parameter, as far as this follows from the axes that divide samples and rows.
+/// Ranks that hold the same part of a parameter, as far as this follows from the axes that divide samples and rows.
 enum class CopyGroup {
   dense,    ///< all of context × data
-  experts,  ///< of these the ones with the same experts: every context rank of every `expert`-th data rank
+  experts,  ///< the dense ones with the same experts: every context rank of every `expert`-th data rank
 };
 
 /// Extents of the grid; their product is the number of ranks.
@@ -63,7 +63,7 @@ class ProcessGrid {
   const GridShape& shape() const { return shape_; }
   const GridCoordinates& at() const { return at_; }
 
-  Communicator& world() const { return world_; }                        ///< of host tensors
+  Communicator& world() const { return world_; }                        ///< for host tensors
   Communicator& tensor() const { return of(Group::tensor); }            ///< ranks that share a layer's matrices
   Communicator& context() const { return of(Group::context); }          ///< ranks with other rows of the same samples
   Communicator& data() const { return of(Group::data); }                ///< ranks with other samples

@@ -1,10 +1,6 @@
 // Staging: where a rank's reductions hold what the others sent until it is added up, in rank order. It is all the
 // memory that collectives take in addition to their tensors (MPI's own apart), and its size follows from those
 // tensors: the engine takes what all_reduce_need() and reduce_scatter_need() say, and planning asks the same ones.
-//
-// A reduction goes in chunks, of which two are in flight; of one group at most two collectives are. So a group has two
-// buffers at most, each as large as its largest reduction needs.
-//
 // Tensors of a device that go through a host communicator (parallel/staged_communicator.h) have buffers of pinned
 // memory in addition: two of one size for each of a group's pipes. Knows sizes, neither MPI nor devices.
 #pragma once
@@ -33,9 +29,9 @@ bool goes_by_tree(std::int64_t bytes, int ranks);
 /// Children of a rank in the binomial tree of `ranks` ranks whose root is 0: number + 1, + 2, + 4, ...
 int tree_children(int number, int ranks);
 
-/// What one reduction holds on each rank.
+/// Memory that one reduction holds on each rank.
 struct StagingNeed {
-  std::int64_t chunk_elements = 0;  ///< of the tensor; of a reduce-scatter, of a rank's part
+  std::int64_t chunk_elements = 0;  ///< in the tensor; for a reduce-scatter, in a rank's part
   std::size_t chunk_bytes = 0;      ///< held of the others' shares for each chunk; a multiple of 64
   int chunks = 1;                   ///< in flight at a time
   std::size_t bytes() const { return chunk_bytes * static_cast<std::size_t>(chunks); }
@@ -55,7 +51,7 @@ std::int64_t all_to_all_chunk_elements(std::int64_t part_elements, std::int64_t 
 /// How a device's tensor goes through pinned memory: `parts` ranks' parts of `elements` each lie side by side in it
 /// (gathers and scatters; of all-to-alls those to send and those to receive), or it is one.
 struct PinnedChunks {
-  std::int64_t elements = 0;  ///< of a chunk; of each part where there are parts
+  std::int64_t elements = 0;  ///< in a chunk; in each part where there are parts
   std::size_t bytes = 0;      ///< a buffer's
 };
 PinnedChunks pinned_chunks(std::int64_t elements, std::int64_t element_bytes, int parts);
@@ -67,14 +63,15 @@ struct StagingBuffers {
   std::size_t bytes() const { return bytes_each * static_cast<std::size_t>(count); }
 };
 
-/// What a group needs in a step.
+/// Buffers that a group needs in a step.
 struct StagingPlan {
   StagingBuffers reductions, pinned;
   std::size_t bytes() const { return reductions.bytes() + pinned.bytes(); }
 };
 
-/// The buffers of one group, in the allocator's memory. What was not reserved is allocated when it is
-/// first taken, and kept.
+/// The buffers of one group, in the allocator's memory. What was not reserved is allocated when it is first taken, and
+/// kept. A reduction goes in chunks, of which two are in flight; a group has at most two collectives in flight. So it
+/// has two buffers at most, each as large as its largest reduction needs.
 class Staging {
  public:
   /// The allocator must outlive the staging.

@@ -22,11 +22,11 @@ class OtherRankFailed : public Error {
   explicit OtherRankFailed(const std::string& message) : Error(ErrorKind::communication, message) {}
 };
 
-// What the ranks of a collective must agree on.
+// Arguments that the ranks of a collective must agree on.
 struct Signature {
   Verb verb = Verb::barrier;
   DType dtype = DType::u8;
-  std::int64_t elements = 0;  // of the part, where there is one
+  std::int64_t elements = 0;  // in the part, where there is one
   Reduce reduce = Reduce::sum;
   int root = 0;
 
@@ -55,7 +55,7 @@ struct Mailbox {
 
 struct World;
 
-// What the communicators of one group share. Everything is guarded by the mutex, but for the buffers of a Meeting that
+// State that the communicators of one group share, guarded by the mutex, but for the buffers of a Meeting that
 // is `working`: these belong to the thread that arrived last.
 struct Group {
   Group(World& its_world, std::string its_name, std::vector<int> its_world_ranks)
@@ -169,7 +169,7 @@ class ThreadCommunicator : public Communicator {
  private:
   struct Started {
     Verb verb;
-    std::uint64_t number;  // of the meeting, or of the message
+    std::uint64_t number;  // the meeting's, or the message's
     Tensor target;         // receive
     int from = 0, channel = 0;
   };

@@ -28,13 +28,13 @@ namespace megatron {
 struct RotaryScalingConfig {
   std::string type;  // "": none; "linear", "llama3"
   double factor = 0;
-  double low_frequency_factor = 1, high_frequency_factor = 4;  // of "llama3"
-  std::int64_t original_length = 8192;                         // of "llama3"
+  double low_frequency_factor = 1, high_frequency_factor = 4;  // for "llama3"
+  std::int64_t original_length = 8192;                         // for "llama3"
 
   bool operator==(const RotaryScalingConfig&) const = default;
 };
 
-/// Which linear layers of a block have a bias; `true` and `false` stand for all and none.
+/// Linear layers of a block that have a bias; `true` and `false` stand for all and none.
 struct BiasConfig {
   bool query_key_value = true, attention_output = true, feed_forward = true;
 
@@ -51,18 +51,18 @@ inline constexpr std::pair<std::string_view, BiasConfig> kBiasNames[] = {{"atten
 struct MoeConfig {
   std::int64_t experts = 0;          // per layer; 0: no mixture of experts
   std::int64_t top_k = 2;            // experts per token
-  std::int64_t every = 1;            // of each stack of layers the every-th, the 2 · every-th, ...
+  std::int64_t every = 1;            // in each stack the every-th layer has them, the 2 · every-th, ...
   std::vector<std::int64_t> layers;  // or these, counted from 0
-  std::int64_t ffn_hidden_size = 0;  // of one expert; 0: the model's
+  std::int64_t ffn_hidden_size = 0;  // one expert's; 0: the model's
   double capacity_factor = 1.25, evaluation_capacity_factor = 0;  // 0: as in training
   std::int64_t minimum_capacity = 4;
   std::string drop = "position";  // "position", "random", "none": no token is without room
   double buffer = 1.25;           // with "none": tokens exchanged at once, in equal shares
   bool renormalize = true;
   double balance_coefficient = 0.01, z_coefficient = 0;
-  double bias_rate = 0;             // of the loss-free balance
-  double jitter = 0;                // of the router's input in training
-  std::int64_t shared_experts = 0;  // of ffn_hidden_size each, that all tokens go through
+  double bias_rate = 0;             // for the loss-free balance
+  double jitter = 0;                // on the router's input in training
+  std::int64_t shared_experts = 0;  // with ffn_hidden_size each; all tokens go through them
   bool shared_gate = false;         // times the sigmoid of a linear layer
   bool residual = false;            // the dense feed-forward part and the experts, mixed by a softmax
 
@@ -87,18 +87,18 @@ struct ModelConfig {
   std::string preset;  // "" or a name from presets
   std::string family = "gpt";
   std::int64_t layers = 0, hidden_size = 0, attention_heads = 0;
-  std::int64_t decoder_layers = 0;           // of an encoder-decoder, whose encoder has `layers`; 0: as many
+  std::int64_t decoder_layers = 0;           // an encoder-decoder's, whose encoder has `layers`; 0: as many
   std::int64_t given_head_size = 0;          // 0: hidden_size / attention_heads; head_size() is either
   std::int64_t query_groups = 0;             // 0: = attention_heads
   std::int64_t attention_window = 0;         // positions that a token attends to, its own included; 0: all before it
   std::int64_t ffn_hidden_size = 0;          // 0: 4 · hidden_size; gated 8/3 · hidden_size, down to a multiple of 64
-  std::int64_t sequence_length = 0;          // of an encoder-decoder its encoder's
-  std::int64_t decoder_sequence_length = 0;  // of an encoder-decoder; 0: a quarter of that, at least 3
+  std::int64_t sequence_length = 0;          // in an encoder-decoder, the encoder's
+  std::int64_t decoder_sequence_length = 0;  // an encoder-decoder's; 0: a quarter of that, at least 3
   std::int64_t max_position_embeddings = 0;  // 0: = the longer of both
   std::int64_t vocab_size = 0;               // 0: the data's
   std::int64_t vocab_multiple = 128;
   std::string position_embedding = "learned";
-  std::int64_t relative_buckets = 32, relative_max_distance = 128;  // of "relative"
+  std::int64_t relative_buckets = 32, relative_max_distance = 128;  // for "relative"
   double rotary_fraction = 1, rotary_base = 10000;
   RotaryScalingConfig rotary_scaling;
   std::string activation = "gelu";
@@ -131,11 +131,11 @@ struct ModelConfig {
   bool has_decoder() const { return family == "t5"; }
   /// Tokens of the stream that predicts the next one.
   std::int64_t predicted_length() const { return has_decoder() ? decoder_sequence_length : sequence_length; }
-  /// Of encoder and decoder.
+  /// Layers of encoder and decoder together.
   std::int64_t all_layers() const {
     return layers + (!has_decoder() ? 0 : decoder_layers > 0 ? decoder_layers : layers);
   }
-  /// Of them those with experts.
+  /// Layers with experts among all_layers().
   std::int64_t expert_layers() const {
     return moe.layers_among(layers) + (has_decoder() ? moe.layers_among(all_layers() - layers) : 0);
   }
@@ -166,7 +166,7 @@ struct Curriculum {
   std::string schedule;  // "": none; "fixed_linear", "fixed_root", "fixed_discrete"
   // The first two grow from `start` to model.sequence_length, with step `steps`, in multiples of `multiple`.
   std::int64_t start = 0, steps = 0, multiple = 8, root_degree = 2;
-  std::vector<std::int64_t> lengths, until;  // of "fixed_discrete"
+  std::vector<std::int64_t> lengths, until;  // for "fixed_discrete"
 
   bool operator==(const Curriculum&) const = default;
 };
@@ -198,7 +198,7 @@ inline constexpr LossName kLossNames[] = {{"language_model"}, {"key_tokens"}};
 
 struct LossConfig {
   std::string name = "language_model";
-  std::vector<std::int64_t> token_ids;  // of "key_tokens"
+  std::vector<std::int64_t> token_ids;  // for "key_tokens"
   double alpha = 1;
 
   bool operator==(const LossConfig&) const = default;
@@ -216,7 +216,7 @@ struct PrecisionConfig {
 
 struct RecomputeConfig {
   std::string mode = "none";
-  std::int64_t layers = 0;  // of a model chunk, from its first on; 0: all
+  std::int64_t layers = 0;  // in a model chunk, from its first on; 0: all
 
   /// How many of a model chunk's `chunk_layers` layers are recomputed: the first ones.
   std::int64_t of_chunk(std::int64_t chunk_layers) const {
@@ -230,10 +230,10 @@ struct RecomputeConfig {
 struct OptimizerConfig {
   std::string name = "adamw";
   double beta1 = 0.9, beta2 = 0.999;  // betas = [beta1, beta2]
-  double momentum = 0.9;              // of sgd
+  double momentum = 0.9;              // for sgd
   double epsilon = 1e-8, weight_decay = 0.01;
   std::string weight_decay_schedule = "constant";
-  std::optional<double> weight_decay_end;  // of a schedule that is not constant
+  std::optional<double> weight_decay_end;  // for a schedule that is not constant
   double clip_grad_norm = 1.0;
   bool distributed = false;
 
@@ -243,7 +243,7 @@ struct OptimizerConfig {
 struct LearningRateConfig {
   double peak = 1e-4, minimum = 0;
   std::int64_t warmup_steps = 0, warmup_samples = 0, warmup_tokens = 0;
-  double warmup_fraction = 0;  // of the decay length
+  double warmup_fraction = 0;  // share of the decay length
   std::string decay = "cosine";
   std::int64_t decay_steps = 0, decay_samples = 0, decay_tokens = 0;  // 0: the whole run
   // decay "wsd": the last part of these
@@ -286,7 +286,7 @@ struct DataConfig {
   std::string order = "epoch";     // "epoch", "megatron", "megatron_core"
   std::int64_t order_samples = 0;  // with Megatron's orders; 0: the run's
   bool reset_attention_mask = false, reset_position_ids = false, eod_mask_loss = false;
-  double mask_probability = 0.15, short_probability = 0.1;  // of samples of sentences
+  double mask_probability = 0.15, short_probability = 0.1;  // for samples of sentences
 
   /// Whether it matters where in a sample documents end.
   bool knows_documents() const { return reset_attention_mask || reset_position_ids || eod_mask_loss; }
@@ -296,15 +296,15 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
-/// What a pretrained model is fine-tuned to do (docs/fine_tuning.md).
+/// Task that a pretrained model is fine-tuned for (docs/fine_tuning.md).
 struct TaskConfig {
   std::string name;  // "": pretraining; "classification", "multiple_choice", "instructions"
   std::string format = "json";
-  std::vector<std::string> labels;                // of "classification" with format "json"
-  std::int64_t choices = 4;                       // of "multiple_choice"
+  std::vector<std::string> labels;                // for "classification" with format "json"
+  std::int64_t choices = 4;                       // for "multiple_choice"
   std::string tokenizer, vocab_file, merge_file;  // "": that of the checkpoint it starts from
   std::int64_t extra_ids = 0;                     // sentinels that its vocabulary is to have
-  // Of chat lines: what stands before and after each role's text.
+  // Chat lines have these before and after each role's text.
   std::string system_prefix, system_suffix = "\n", user_prefix = "User: ", user_suffix = "\n",
                              assistant_prefix = "Assistant: ", assistant_suffix = "\n";
 
@@ -341,7 +341,7 @@ struct CheckpointConfig {
   bool keep_best = false;
   bool resume = true;
   std::string load, initialize_from;
-  std::int64_t consumed_samples = 0;  // of the data's order, before the run
+  std::int64_t consumed_samples = 0;  // taken from the data's order before the run
   bool async = false;
 
   /// The longest time between saves; 0: no limit.

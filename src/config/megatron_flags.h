@@ -13,7 +13,7 @@ namespace megatron {
 struct MegatronFlag {
   std::string_view flag;  ///< "--num-layers"
   std::string_view key;   ///< "model.layers"; empty where no key of the input file is meant
-  std::string_view note;  ///< of the value, or what to use instead; one clause without a full stop
+  std::string_view note;  ///< about the value, or what to use instead; one clause without a full stop
 };
 
 struct MegatronFlagGroup {

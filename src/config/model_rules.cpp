@@ -147,7 +147,7 @@ void check_positions(const Config& c, Violations& violations) {
   }
 }
 
-/// What the number of all layers is said with.
+/// Keys that give the number of all layers.
 const char* layer_keys(const ModelConfig& model) {
   return model.has_decoder() ? "model.layers + model.decoder_layers" : "model.layers";
 }

@@ -136,7 +136,7 @@ class Parser {
     issue(place,
           fmt::format("unknown key '{}{}'; {}", table.empty() ? "" : table + ".", name,
                       near.empty() ? "inputs/README.md lists the keys" : fmt::format("did you mean '{}'?", near)));
-    // What was meant was given: no second message that it is missing.
+    // The key that was meant was given: no second message that it is missing.
     if (!near.empty()) failed_.insert(near.find('.') == std::string::npos ? table + "." + near : near);
   }
 
@@ -283,7 +283,7 @@ class Parser {
   }
 
   std::string name_;
-  std::deque<toml::table> documents_;  ///< what the entries' nodes point into
+  std::deque<toml::table> documents_;  ///< the entries' nodes point into them
   std::vector<Entry> entries_;         ///< in order of application
   std::map<std::string, Place> places_;
   std::set<std::string> failed_;  ///< keys whose value is not known: rules about them are left out

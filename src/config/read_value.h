@@ -16,7 +16,7 @@ namespace megatron {
 /// Sets the key's field and returns ""; or leaves it and returns what is wrong, beginning with the key's name.
 std::string read_value(const toml::node& node, const Key& key, Config& config);
 
-/// What the text of an option or an answer is as a value of the key: TOML, or a plain string.
+/// The text of an option or an answer as a value of the key: TOML, or a plain string.
 struct TextValue {
   toml::table document;  ///< has it as "value"
   std::string problem;   ///< or what is wrong: then there is no value

@@ -30,7 +30,7 @@ std::string row(const Key& key) {
                      in_table(constraint_of(key)), in_table(std::string(key.help)));
 }
 
-/// What a preset sets in addition to its sizes.
+/// Keys that a preset sets in addition to its sizes.
 std::string other_keys(const ModelConfig& model) {
   Config preset;
   preset.model = model;

@@ -69,7 +69,7 @@ struct RateUnit {
   std::int64_t steps_of(std::int64_t n) const {
     return tokens ? schedule.steps_for_tokens(n) : schedule.steps_for_samples(n);
   }
-  /// Of the way that was given; 0: of none.
+  /// The length from the one argument that is given; 0 if none is.
   std::int64_t of(std::int64_t in_steps, std::int64_t in_samples, std::int64_t in_tokens) const {
     return in_steps > 0 ? of_steps(in_steps) : in_samples > 0 ? of_samples(in_samples) : of_tokens(in_tokens);
   }
@@ -114,7 +114,7 @@ std::int64_t wsd_length(const LearningRateConfig& rate, const RateUnit& unit, st
   return length;
 }
 
-/// Of a run that is too short for its warm-up.
+/// The warm-up of a run that is too short for it becomes the decay length divided by this.
 constexpr std::int64_t kShareOfWarmup = 10;
 
 /// Needs train.steps.

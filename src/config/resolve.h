@@ -10,9 +10,9 @@
 
 namespace megatron {
 
-/// What the training data tells the configuration.
+/// Facts about the training data for the configuration.
 struct DataFacts {
-  std::int64_t vocab_size = 0;  ///< of the tokenizer that made it
+  std::int64_t vocab_size = 0;  ///< that of the data's tokenizer
   /// Samples of sequence_length tokens in one pass over the training split, whatever their order: what an epoch is in
   /// train.epochs, evaluate_every = "epoch" and the metrics.
   std::int64_t train_samples = 0;

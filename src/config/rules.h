@@ -29,7 +29,7 @@ std::vector<Violation> check_with_ranks(const Config& config, int ranks);
 /// Explicit size or the default of it.
 std::int64_t ffn_hidden_size_of(const ModelConfig& model);
 std::int64_t query_groups_of(const ModelConfig& model);
-/// Of an encoder-decoder; else 0.
+/// An encoder-decoder's; else 0.
 std::int64_t decoder_layers_of(const ModelConfig& model);
 std::int64_t decoder_sequence_length_of(const ModelConfig& model);
 /// The shortest decoder_sequence_length: a beginning, a sentinel, a token.

@@ -31,11 +31,11 @@ using FieldAccess =
                  Access<OptimizerConfig>, Access<CheckpointConfig>, Access<Blend>, Access<std::vector<std::string>>,
                  Access<std::vector<EvaluationTaskConfig>>>;
 
-/// What a number is rounded to where it is used: nothing coarser than the double that was read, fp32, or dropout's
+/// Rounding of a number where it is used: to nothing coarser than the double that was read, to fp32, or to dropout's
 /// steps of 1/65536 (ops/dropout_rule.h).
 enum class HeldIn { f64, f32, dropout_steps };
 
-/// What one value must satisfy by itself. Numbers: the range; the elements of arrays and small tables: the same range.
+/// Conditions on one value by itself. Numbers: the range; the elements of arrays and small tables: the same range.
 struct Constraint {
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
@@ -43,7 +43,7 @@ struct Constraint {
   bool below_maximum = false;        ///< the maximum itself is not allowed
   std::vector<std::string> choices;  ///< strings: empty = any
   bool path = false;                 ///< `${VARIABLE}` is expanded
-  HeldIn held_in = HeldIn::f64;      ///< what is in range must stay so there, and not become 0
+  HeldIn held_in = HeldIn::f64;      ///< a value in range must stay so there, and not become 0
   std::string note;                  ///< a rule with other keys, for the documentation
 };
 
@@ -54,7 +54,7 @@ struct Key {
   std::string_view unit;
   std::string_view absent;  ///< how an absent key is filled ("required", "= attention_heads"); empty: a plain default
   std::string_view help;
-  std::string_view group;  ///< of the keys with the same group at most one is given: `--set` of one replaces another
+  std::string_view group;  ///< at most one of the keys with the same group is given: `--set` of one replaces another
 
   std::string full_name() const { return std::string(table) + "." + std::string(name); }
 };

@@ -1,5 +1,5 @@
-// What the rows of the schema are written with: bounds, and macros that name a key and its field. Internal to
-// src/config; the files schema_*.cpp have the rows.
+// Bounds for the rows of the schema, and macros that name a key and its field. Internal to src/config; the files
+// schema_*.cpp have the rows.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace megatron {
 inline constexpr double kMaxExtent = 1 << 24;                       // hidden sizes, ranks, micro-batches
 inline constexpr double kMaxLayers = 1 << 16;                       // each has a dozen records in the program
 inline constexpr double kMaxVocabulary = 1 << 30;                   // token ids are 32-bit integers
-inline constexpr double kMaxBuckets = 128, kMaxDistance = 1 << 20;  // of a bias by distance: DistanceBuckets
+inline constexpr double kMaxBuckets = 128, kMaxDistance = 1 << 20;  // for a bias by distance: DistanceBuckets
 inline constexpr double kMaxBatch = 1 << 30;                        // samples in one update
 inline constexpr double kMaxSteps = 1e12;
 inline constexpr double kMaxCurriculum = 1 << 30;  // lengths and steps of it

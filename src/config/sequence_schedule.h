@@ -1,11 +1,5 @@
 // SequenceSchedule: how long the sequences of each step are. Pure arithmetic over (sequence length, curriculum), in
 // whole numbers; owns nothing and knows neither batches nor data.
-//
-// Without a curriculum every length is the model's. With one, step t (1, 2, ...) has
-//   fixed_linear    start + (whole − start) · t / steps
-//   fixed_root      start + (whole − start) · (t / steps)^(1 / root_degree)
-// rounded down to a multiple of `multiple` and at most the whole length; or, fixed_discrete, lengths[i] while
-// t ≤ until[i], then the last of lengths.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +9,11 @@
 
 namespace megatron {
 
+/// Without a curriculum every length is the model's. With one, step t (1, 2, ...) has
+///   fixed_linear    start + (whole − start) · t / steps
+///   fixed_root      start + (whole − start) · (t / steps)^(1 / root_degree)
+/// rounded down to a multiple of `multiple` and at most the whole length; or, fixed_discrete, lengths[i] while
+/// t ≤ until[i], then the last of lengths.
 class SequenceSchedule {
  public:
   /// The curriculum must be one that the configuration's rules accept; anything else is an internal error.

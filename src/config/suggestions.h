@@ -11,9 +11,8 @@ namespace megatron {
 /// Insertions, deletions, substitutions and swaps of neighbours between two words, without regard to case.
 int edit_distance(std::string_view a, std::string_view b);
 
-/// What to write for `table.name` (table may be empty): "hidden_size" within the same table, "parallel.tensor"
-/// elsewhere,
-/// "" when nothing is near.
+/// The key to write for `table.name` (table may be empty): "hidden_size" within the same table, "parallel.tensor"
+/// elsewhere, "" when nothing is near.
 std::string suggest_key(std::string_view table, std::string_view name);
 
 /// The nearest table's name, or "".

@@ -1,4 +1,4 @@
-// What follows from the keys of [task]: labels and the outputs of a task's head. Pure functions of the table.
+// Facts that follow from the keys of [task]: labels and the outputs of a task's head. Pure functions of the table.
 #pragma once
 
 #include "config/config.h"
@@ -8,7 +8,7 @@ namespace megatron {
 /// "0", "1" and so on.
 std::vector<std::string> numbered_labels(std::int64_t count);
 
-/// Of "classification", in the order of the head's outputs: the format's own or those that are given. Else empty.
+/// Labels of "classification" in the order of the head's outputs: the format's own or those that are given. Else empty.
 std::vector<std::string> labels_of(const TaskConfig& task);
 
 /// Outputs of the head for each column of a batch: one for each label; of "multiple_choice" one. 0: there is no head.

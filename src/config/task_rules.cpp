@@ -99,7 +99,7 @@ void check_tokenizer(const Config& c, Violations& violations) {
   }
 }
 
-// Of what data.train is for pretraining: token sets.
+// Refuses settings of the token sets that data.train names for pretraining.
 void check_data(const Config& c, Violations& violations) {
   std::vector<std::string> unused =
       changed_keys_of(c,

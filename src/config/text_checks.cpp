@@ -25,7 +25,8 @@ class NestingScan {
  public:
   explicit NestingScan(std::string_view text) : text_(text) {}
 
-  /// Of what is neither in a comment nor in a string of one line; known after run().
+  /// Place of the first character beyond ASCII that is neither in a comment nor in a string of one line; known after
+  /// run().
   std::optional<std::size_t> first_beyond_ascii() const { return beyond_ascii_; }
 
   std::optional<TextProblem> run() {

@@ -1,5 +1,5 @@
-// What the text of an input file must satisfy before a TOML parser sees it: bounded size and nesting, clean UTF-8,
-// nothing but ASCII where TOML has nothing else. The parser itself (toml++ 3.3) recurses per nesting level and per
+// Conditions on the text of an input file before a TOML parser sees it: bounded size and nesting, clean UTF-8, nothing
+// but ASCII where TOML has nothing else. The parser itself (toml++ 3.3) recurses per nesting level and per
 // dotted-key part, and asks of some characters whether they are white space without having an answer, so that hostile
 // or damaged files would crash it.
 #pragma once

@@ -1,4 +1,4 @@
-// What an input file may say and the trainer does not do yet: refused by name before anything starts, never ignored.
+// Input file settings that the trainer does not support yet: refused by name before anything starts, never ignored.
 // --dry-run plans such files; only training refuses. Supporting a feature means deleting its row.
 #pragma once
 

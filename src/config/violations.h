@@ -1,4 +1,4 @@
-// What a rule is made of: a collector of violations, and the nearest choices that would work. Internal to src/config.
+// Building blocks of rules: a collector of violations, and the nearest choices that would work. Internal to src/config.
 #pragma once
 
 #include <fmt/format.h>
@@ -39,15 +39,15 @@ std::string multiples_around(std::int64_t n, std::int64_t m);
 void check_update(const Config& config, Violations& violations);
 /// Sizes of the model and how the layout divides it: the part of check_alone in model_rules.cpp.
 void check_model(const Config& config, Violations& violations);
-/// What an encoder does not have, and what it alone has.
+/// Settings that an encoder does not have, and those that it alone has.
 void check_bert(const Config& config, Violations& violations);
-/// The same of an encoder-decoder.
+/// The same for an encoder-decoder.
 void check_t5(const Config& config, Violations& violations);
-/// What samples made of a document's sentences leave without effect: of both.
+/// Settings of both that have no effect with samples made of a document's sentences.
 void check_sentence_samples(const Config& config, Violations& violations);
-/// What experts need.
+/// Settings that experts need.
 void check_moe(const Config& config, Violations& violations);
-/// What a task for fine-tuning needs, and what belongs to another one.
+/// Settings that a task for fine-tuning needs, and those that belong to another one.
 void check_task(const Config& config, Violations& violations);
 
 }  // namespace megatron

@@ -23,7 +23,7 @@ class DistanceTable {
   explicit DistanceTable(const AttentionProblem& problem) : problem_(problem) {}
   void place(float* memory) { values_ = memory; }
 
-  /// What a query has for the key `first_key` and those after it. Both count from 0, without the query's offset.
+  /// Values of a query for the key `first_key` and those after it. Both count from 0, without the query's offset.
   float* row(std::int64_t first_key, std::int64_t query) const {
     return values_ + (first_key - query + problem_.queries - 1);
   }

@@ -68,7 +68,7 @@ inline Lanes exp2_lanes(Lanes x) {
   p = p * f + 1.0f;
   IntegerLanes bits;
   std::memcpy(&bits, &shifted, sizeof bits);
-  bits = (bits + 127) << 23;  // what round_to_integer left above the integer is shifted out
+  bits = (bits + 127) << 23;  // shifts out what round_to_integer left above the integer
   Lanes power;
   std::memcpy(&power, &bits, sizeof power);
   return p * power;

@@ -79,7 +79,7 @@ void CpuDevice::deallocate(void* memory, std::size_t bytes) noexcept {
 
 std::optional<std::size_t> CpuDevice::free_bytes() const {
   std::optional<std::size_t> free = free_memory_bytes();
-  if (free) *free += free_swap_bytes();  // what others hold and do not use can go there
+  if (free) *free += free_swap_bytes();  // memory that others hold and do not use can go there
   return free;
 }
 

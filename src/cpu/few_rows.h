@@ -155,7 +155,7 @@ class Product {
     return x;
   }
 
-  /// What a group asks for, so that all groups together ask for the next block once, evenly.
+  /// The lines that a group asks for, so that all groups together ask for the next block once, evenly.
   Ahead ahead_of(std::int64_t group, std::int64_t count, const char* next) const {
     constexpr std::int64_t kLine = 64;
     const auto bytes = count * static_cast<std::int64_t>(sizeof(W));

@@ -8,7 +8,7 @@ namespace megatron {
 
 namespace {
 
-/// What is computed in addition to the normalised row: LayerNorm centers, RMSNorm does not; either may have a beta.
+/// Computations in addition to the normalised row: LayerNorm centers, RMSNorm does not; either may have a beta.
 template <bool centered_, bool with_beta_>
 struct Kind {
   static constexpr bool centered = centered_, with_beta = with_beta_;

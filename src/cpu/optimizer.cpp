@@ -8,7 +8,7 @@ namespace megatron {
 
 namespace {
 
-/// What all elements of an update have in common.
+/// Values that all elements of an update have in common.
 struct AdamWUpdate {
   float factor, beta1, beta2, m_correction, v_correction, learning_rate, epsilon, weight_decay;
 };

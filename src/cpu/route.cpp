@@ -86,8 +86,8 @@ void add_row_losses(const RouteLossesShape& at, std::int64_t row, LossSums& sums
   }
 }
 
-/// What the gates were made of, and the sum of gate · dgate over the row's choices. From the gates as forward made
-/// them: the one gate of a row, if renormalized, has a gradient of exactly 0.
+/// The divisor that the gates were made with, and the sum of gate · dgate over the row's choices. From the gates as
+/// forward made them: the one gate of a row, if renormalized, has a gradient of exactly 0.
 struct ChosenGates {
   float divisor = 1, product = 0;
 

@@ -1,17 +1,8 @@
-// ThreadTeam: the threads that share one rank's mathematics (run.threads), by OpenMP.
-//
-// With one thread every call is a plain loop on the calling thread, and OpenMP is never entered. With more, the caller
-// works together with threads - 1 workers, which are started once and wait between calls. Work too small to be worth
-// waking them stays on the caller.
+// ThreadTeam: the threads that share one rank's mathematics (run.threads), by OpenMP. Knows nothing of tensors.
 //
 // How work is cut up depends on its size and on the number of threads, never on which thread is free; each element of a
 // result is computed by one thread in an order that depends on neither. So verbs that use a team give the same bits
 // with any number of threads (all but matmul, see matmul.cpp).
-//
-// Belongs to the thread that made it: every rank that is a thread has its own workers. Workers block all signals
-// but those of crashes, which are reported whichever thread dies (system/crash_report.h): matrix kernels may run with
-// their stack pointer in heap memory, where no handler must run that is to return, and the stack for handlers
-// (job/stop_signals.h) is the caller's alone. Knows nothing of tensors.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +10,14 @@
 
 namespace megatron {
 
+/// With one thread every call is a plain loop on the calling thread, and OpenMP is never entered. With more, the caller
+/// works together with threads - 1 workers, which are started once and wait between calls. Work too small to be worth
+/// waking them stays on the caller.
+///
+/// Belongs to the thread that made it: every rank that is a thread has its own workers. Workers block all signals but
+/// those of crashes, which are reported whichever thread dies (system/crash_report.h): matrix kernels may run with
+/// their stack pointer in heap memory, where no handler that returns may run, and the stack for handlers
+/// (job/stop_signals.h) is the caller's alone.
 class ThreadTeam {
  public:
   /// Starts the workers. Throws Error(configuration) if OpenMP's environment allows fewer threads. Where the system

@@ -36,10 +36,10 @@ struct StepBatch {
   std::int64_t step = 0;
   GlobalBatch samples;
   std::vector<MicroBatch> micro_batches;  ///< host memory
-  std::vector<double> loss_counts;        ///< of this data rank's samples, by term of the loss
+  std::vector<double> loss_counts;        ///< counts of this data rank's samples, by term of the loss
 };
 
-/// What one data rank reads of each global batch.
+/// The share of each global batch that one data rank reads.
 struct BatchShare {
   std::int64_t most_samples = 0;  ///< largest global batch of the plan; a multiple of micro-batch size · data_size
   int data_rank = 0, data_size = 1;

@@ -55,7 +55,7 @@ void EncodedInstructions::add(const Instruction& instruction) {
   encoder_->encode_parts(parts, ids, part_of);
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
   for (const std::uint32_t part : part_of) learned_.push_back(instruction[part].learned ? 1 : 0);
-  // What stands first is no target: an answer without a prompt follows the end of a document.
+  // The first token is no target: an answer without a prompt follows the end of a document.
   if (tokens_.size() > first && learned_[first] != 0) {
     tokens_.insert(tokens_.begin() + static_cast<std::ptrdiff_t>(first), end_);
     learned_.insert(learned_.begin() + static_cast<std::ptrdiff_t>(first), 0);

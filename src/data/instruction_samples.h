@@ -1,10 +1,8 @@
 // InstructionSamples: samples of examples of which a decoder learns the answers alone. Several examples stand one after
 // the other in a sample, each by itself: tokens see their own example only, positions begin again with each, no target
-// is of another one, and only tokens that are learned have a weight.
-//
-// EncodedInstructions holds the tokens and how they are packed, both made once when a run starts. Sample i is a pure
-// function of i. Every pass has each example once; which examples of a length share a sample, and the order of the
-// samples, depend on (seed, pass) alone.
+// is of another one, and only tokens that are learned have a weight. Sample i is a pure function of i. Every pass has
+// each example once; which examples of a length share a sample, and the order of the samples, depend on (seed, pass)
+// alone. EncodedInstructions holds the tokens and how they are packed, both made once when a run starts.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +18,8 @@ namespace megatron {
 
 /// Items in bins, by their numbers.
 struct Packs {
-  std::vector<std::uint32_t> items;  ///< of the first bin, then of the next, ...
-  std::vector<std::uint32_t> ends;   ///< of each bin, in `items`
+  std::vector<std::uint32_t> items;  ///< the first bin's, then the next one's, ...
+  std::vector<std::uint32_t> ends;   ///< the end of each bin, in `items`
 
   std::size_t size() const { return ends.size(); }
   std::span<const std::uint32_t> at(std::size_t bin) const {
@@ -49,7 +47,7 @@ class EncodedInstructions {
 
   std::uint64_t examples() const { return ends_.size(); }
   std::uint64_t left_out() const { return too_long_ + without_answer_; }
-  std::size_t bytes() const;  ///< of memory
+  std::size_t bytes() const;  ///< in memory
   std::uint64_t samples() const { return packs_.size(); }
   std::int64_t sequence_length() const { return sequence_length_; }
   double filled() const;  ///< share of the samples' rows that examples have
@@ -64,7 +62,7 @@ class EncodedInstructions {
   Text text(std::uint64_t example) const;
   /// Places of a sample's examples among all, which are sorted by length.
   std::span<const std::uint32_t> pack_at(std::uint64_t pack) const { return packs_.at(pack); }
-  /// Those of a place's length: [first, second).
+  /// Places of the examples as long as this place's: [first, second).
   std::pair<std::uint32_t, std::uint32_t> same_length(std::uint32_t place) const;
   std::uint32_t example_at(std::uint32_t place) const { return by_length_[place]; }
 
@@ -76,7 +74,7 @@ class EncodedInstructions {
   std::vector<std::int32_t> tokens_;
   std::vector<std::uint8_t> learned_;
   std::vector<std::uint64_t> ends_;
-  std::uint64_t too_long_ = 0, shortest_too_long_ = 0, without_answer_ = 0;  // of examples that are left out
+  std::uint64_t too_long_ = 0, shortest_too_long_ = 0, without_answer_ = 0;  // about examples that are left out
   std::vector<std::uint32_t> by_length_, length_starts_;
   Packs packs_;
 };

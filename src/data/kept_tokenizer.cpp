@@ -93,7 +93,7 @@ struct KeptFolders {
   std::string step, run;
 };
 
-/// What to do where the files that are named are not those of the checkpoint.
+/// Advice for the case that the files that are named are not those of the checkpoint.
 std::string advice_on_files(const std::string& checkpoint_path, const std::string& name, std::uint64_t hash) {
   if (!tokenizer_has_files(name)) return "another version of this program made it";
   const KeptFolders folders(checkpoint_path);

@@ -18,8 +18,8 @@ namespace megatron {
 
 class EncodedExamples {
  public:
-  /// Of `columns` columns each, of at most `sequence_length` tokens. Error(data) if the tokenizer lacks [CLS], [SEP] or
-  /// [PAD].
+  /// For examples with `columns` columns of at most `sequence_length` tokens each. Error(data) if the tokenizer lacks
+  /// [CLS], [SEP] or [PAD].
   EncodedExamples(const Tokenizer& tokenizer, std::int64_t columns, std::int64_t sequence_length);
 
   void add(Encoder& encoder, const LabelledExample& example);
@@ -30,9 +30,9 @@ class EncodedExamples {
   std::int64_t columns() const { return columns_; }
   std::int64_t sequence_length() const { return sequence_length_; }
   std::uint64_t truncated() const { return truncated_; }  ///< examples of which a text was cut
-  std::size_t bytes() const;                              ///< of memory
+  std::size_t bytes() const;                              ///< in memory
   std::int32_t label(std::uint64_t example) const { return labels_[example]; }
-  /// Of one column, with [CLS] and [SEP]; `first` tokens of them are of type 0.
+  /// The tokens of one column, with [CLS] and [SEP]; the first `first` are of type 0.
   struct Text {
     std::span<const std::int32_t> tokens;
     std::size_t first = 0;
@@ -47,10 +47,10 @@ class EncodedExamples {
   SpecialIds ids_;
   std::int64_t columns_, sequence_length_;
   std::vector<std::int32_t> tokens_, labels_;
-  std::vector<std::uint64_t> ends_;   // of each column's tokens
-  std::vector<std::uint32_t> first_;  // of each column: tokens of type 0
+  std::vector<std::uint64_t> ends_;   // ends of each column's tokens
+  std::vector<std::uint32_t> first_;  // by column: tokens of type 0
   std::uint64_t truncated_ = 0;
-  std::vector<std::int32_t> a_, b_;  // of the text that is encoded
+  std::vector<std::int32_t> a_, b_;  // the text that is being encoded
 };
 
 class LabelledSamples final : public Samples {
@@ -64,7 +64,7 @@ class LabelledSamples final : public Samples {
   std::optional<double> count_per_sample(const BatchSizes& /*sizes*/) const override { return 1.0; }
   /// The tokens of all columns, their types, and the label.
   std::vector<NamedTokens> show(std::uint64_t sample) override;
-  /// Which example a sample is.
+  /// The example that a sample is.
   std::uint64_t example_of(std::uint64_t sample) const;
 
  private:

@@ -49,7 +49,7 @@ MegatronOrder::MegatronOrder(std::span<const std::uint64_t> starts, std::uint64_
   tokens_per_epoch_ = starts[end_document] - starts[first_document];
   verify(tokens_per_epoch_ > 0, ErrorKind::data, "documents {} to {} have no tokens to make samples of", first_document,
          end_document);
-  const Wide tokens = Wide{wanted_samples} * sequence_length_ + 1;  // of the wanted samples, shared ones counted once
+  const Wide tokens = Wide{wanted_samples} * sequence_length_ + 1;  // in the wanted samples, shared ones counted once
   const Wide epochs = (tokens + tokens_per_epoch_ - 1) / tokens_per_epoch_;
   const Wide samples = (epochs * tokens_per_epoch_ - 1) / sequence_length_;
   verify(epochs * (end_document - first_document) <= kMostEntries && samples <= kMostEntries, ErrorKind::data,

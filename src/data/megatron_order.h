@@ -1,19 +1,5 @@
 // MegatronOrder: the sample order of one of Megatron's data sets, so that a run can move here. Megatron-LM of November
 // 2022 and megatron-core 0.16 make it alike; they differ in the splits (split.h) and blends (blend.h) around it.
-//
-// Its three indices, equal element by element to Megatron's for the same documents, sequence length s, seed and number
-// of samples N:
-//   document index  the documents of E passes, shuffled together; E is the least that gives N samples. If fewer than
-//                   80 % of a pass's samples are wanted of the last pass, that one is shuffled separately, at the end.
-//   sample index    sample k begins at token k·s of the documents in that order and shares its last token with k + 1
-//   shuffle index   which k is trained i-th; with a separate pass at the end, that pass's samples come last
-// All shuffles are numpy's, of one generator. So the order depends on N: another N is another order from the start on.
-//
-// The sample index is not kept: it follows from the lengths of the documents. The other two cannot be computed in part;
-// they take 4 bytes (8 beyond 2^32) an element and are built when the first sample is asked for: ranks that read no
-// samples have none. All arithmetic is 64-bit. Megatron-LM of 2022 keeps the sample index in int32, which overflows at
-// 2^31 entries of the document index, and refuses (assert) small data of which the last pass is used to its last
-// sample; neither is copied.
 #pragma once
 
 #include <mutex>
@@ -43,6 +29,19 @@ class CompactIndex {
   std::vector<std::uint64_t> wide_;
 };
 
+/// Its three indices, equal element by element to Megatron's for the same documents, sequence length s, seed and number
+/// of samples N:
+///   document index  the documents of E passes, shuffled together; E is the least that gives N samples. If fewer than
+///                   80 % of a pass's samples are wanted of the last pass, that one is shuffled separately, at the end.
+///   sample index    sample k begins at token k·s of the documents in that order and shares its last token with k + 1
+///   shuffle index   which k is trained i-th; with a separate pass at the end, that pass's samples come last
+/// All shuffles are numpy's, of one generator. So the order depends on N: another N is another order from the start on.
+///
+/// The sample index is not kept: it follows from the lengths of the documents. The other two cannot be computed in
+/// part; they take 4 bytes (8 beyond 2^32) per element and are built when the first sample is asked for: ranks that
+/// read no samples have none. All arithmetic is 64-bit. Megatron-LM of 2022 keeps the sample index in int32, which
+/// overflows at 2^31 entries of the document index, and refuses (assert) small data of which the last pass is used to
+/// its last sample; neither is copied.
 class MegatronOrder final : public SampleOrder {
  public:
   /// Over the documents [first_document, end_document); document d has the tokens [starts[d], starts[d + 1]), and may

@@ -84,15 +84,15 @@ class Samples {
   Samples(const Samples&) = delete;
   Samples& operator=(const Samples&) = delete;
 
-  virtual std::uint64_t samples() const = 0;  ///< of one pass
+  virtual std::uint64_t samples() const = 0;  ///< in one pass
   virtual std::string description() const = 0;
   /// Terms of the loss.
   virtual std::size_t terms() const { return 1; }
   /// Sets the sample's column in every field that `to` has, and adds to counts [terms] what the sums of its losses are
   /// divided by.
   virtual void make(std::uint64_t sample, const SampleColumn& to, std::span<double> counts) = 0;
-  /// What each sample adds to the count of the only term, if that is the same for all because each target counts once:
-  /// then batches need no weights, and counts no reading.
+  /// Amount that each sample adds to the count of the only term, if it is the same for all because each target counts
+  /// once: then batches need no weights, and counts no reading.
   virtual std::optional<double> count_per_sample(const BatchSizes& sizes) const = 0;
   /// The whole sample as a person reads it, its text first.
   virtual std::vector<NamedTokens> show(std::uint64_t sample) = 0;

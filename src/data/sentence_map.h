@@ -30,8 +30,8 @@ enum class SentenceOrder {
 
 struct SentenceMapOptions {
   std::uint64_t first_document = 0, end_document = 0;
-  std::int64_t most_tokens = 0;        ///< of a sample, without the special tokens that frame it; at least 2
-  std::uint64_t fewest_sentences = 1;  ///< of a sample; documents with fewer have none
+  std::int64_t most_tokens = 0;        ///< in a sample, without the special tokens that frame it; at least 2
+  std::uint64_t fewest_sentences = 1;  ///< in a sample; documents with fewer have none
   double short_probability = 0.1;
   SentenceOrder order = SentenceOrder::shuffled;
   std::uint64_t seed = 0;
@@ -46,7 +46,7 @@ class SentenceMap {
   /// Samples of the first pass, whatever is wanted; 0 is no error.
   static std::uint64_t samples_of_a_pass(const SentenceCorpus& corpus, SentenceMapOptions options);
 
-  /// Of a pass; SentenceOrder::megatron: of the run, at least the wanted ones.
+  /// Samples in a pass; with SentenceOrder::megatron in the run, at least the wanted ones.
   std::uint64_t samples() const { return samples_; }
   std::uint64_t passes() const { return passes_; }
   std::string description() const;

@@ -17,7 +17,7 @@ namespace megatron {
 
 namespace {
 
-/// What all shards of a set hold as set_hash.
+/// The set_hash that all shards of a set hold.
 std::uint64_t hash_of_set(std::span<const ShardSummary> shards) {
   std::vector<std::uint64_t> numbers;
   for (const ShardSummary& shard : shards) {
@@ -137,7 +137,8 @@ void ShardSetFiles::require_replaceable(std::span<const ShardSummary> parts, con
   refuse_to_replace(prefix_, *existing, "with other documents, or divided into other shards");
 }
 
-/// Of a set that is not whole, shards and the same vocabulary may be replaced. Anything else is not known to be ours.
+/// In a set that is not whole, shards and the same vocabulary may be replaced. Anything else is not known to be this
+/// program's.
 void ShardSetFiles::require_no_others(std::uint64_t shards) const {
   const auto refuse = [](const std::string& path, const char* what) {
     fail(ErrorKind::configuration,

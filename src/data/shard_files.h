@@ -30,8 +30,8 @@ void prepare_prefix(const std::string& prefix, const char* option);
 /// Whether a whole set of shards lies under the prefix. ErrorKind::configuration if it has another vocabulary.
 bool find_replaceable(const std::string& prefix, const Vocabulary& vocabulary);
 
-/// Of all parts of a set, or of those that one rank writes. What it has written is removed, and what was there before
-/// is put back, unless commit() is reached.
+/// Files of all parts of a set, or of those that one rank writes. What it has written is removed, and what was there
+/// before is put back, unless commit() is reached.
 class ShardSetFiles {
  public:
   explicit ShardSetFiles(std::string prefix) : prefix_(std::move(prefix)) {}
@@ -65,7 +65,7 @@ class ShardSetFiles {
   std::vector<std::uint64_t> begun_;  // parts without a name as yet
   std::vector<std::string> vocabulary_files_;
   Publication publication_;
-  std::uint64_t shards_ = 0;  // of the whole set
+  std::uint64_t shards_ = 0;  // in the whole set
 };
 
 }  // namespace megatron

@@ -67,7 +67,7 @@ void visit_documents(TokenDataset& dataset, const VisitDocument& visit);
 class PartLengths {
  public:
   explicit PartLengths(std::vector<std::uint64_t> starts) : starts_(std::move(starts)) {}
-  /// Of the parts of the next piece, which has this many tokens.
+  /// Lengths of the parts of the next piece, which has this number of tokens.
   std::span<const std::uint64_t> next(std::uint64_t tokens);
 
  private:

@@ -6,7 +6,7 @@
 
 namespace megatron {
 
-/// Of what is cut, part p holds [b[p], b[p + 1]); b[0] = 0 and b[3] is the whole.
+/// Bounds b of the three parts: part p holds [b[p], b[p + 1]); b[0] = 0 and b[3] is the whole.
 using SplitBounds = std::array<std::uint64_t, 4>;
 
 // Shares are at least 0 with a positive sum, of any scale.

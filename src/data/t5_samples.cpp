@@ -99,7 +99,7 @@ std::vector<NamedTokens> T5Samples::show(std::uint64_t sample) {
           {"targets", shown(made.targets, made.length)}};
 }
 
-/// What the encoder would read without masks.
+/// Text that the encoder would read without masks.
 struct T5Samples::Text {
   std::vector<std::int32_t> tokens;
   bool truncated = false;

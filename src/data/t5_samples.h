@@ -31,11 +31,11 @@ struct T5SampleOptions {
   std::uint64_t wanted_samples = 0;  ///< SentenceOrder::megatron
 };
 
-/// What masks take if nothing has to be left out.
+/// Spans and tokens that masks take if nothing has to be left out.
 struct T5Needs {
   double mean_spans = 0;
   std::uint64_t most_spans = 0;
-  std::uint64_t most_tokens = 0;  ///< of the decoder: spans and their tokens, and bos or eos
+  std::uint64_t most_tokens = 0;  ///< in the decoder: spans and their tokens, and bos or eos
 };
 
 class T5Samples final : public Samples {
@@ -53,12 +53,12 @@ class T5Samples final : public Samples {
   /// A sample whose spans do not fit the decoder or need more sentinels than there are is ErrorKind::configuration with
   /// SentenceOrder::megatron, as in Megatron. The other orders leave spans out.
   T5Sample make(std::uint64_t sample) const;
-  /// Of `most` samples evenly spread over all, or of all.
+  /// Needs of `most` samples evenly spread over all, or of all.
   T5Needs needs(std::uint64_t most) const;
 
   void make(std::uint64_t sample, const SampleColumn& to, std::span<double> counts) override;
   std::optional<double> count_per_sample(const BatchSizes& /*sizes*/) const override { return std::nullopt; }
-  /// What the encoder reads, what the decoder reads, and what it is to write, without padding.
+  /// Tokens that the encoder reads, that the decoder reads, and that it is to write, without padding.
   std::vector<NamedTokens> show(std::uint64_t sample) override;
 
  private:

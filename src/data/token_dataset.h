@@ -41,8 +41,8 @@ class TokenDataset final : public TokenSource {
   explicit TokenDataset(const std::string& path);
 
   const std::string& path() const { return path_; }
-  const std::string& prefix() const { return sets_.front().prefix; }  ///< of the first set
-  std::vector<std::string> prefixes() const;                          ///< of all sets
+  const std::string& prefix() const { return sets_.front().prefix; }  ///< the first set's
+  std::vector<std::string> prefixes() const;                          ///< all sets'
   const Vocabulary& vocabulary() const { return vocabulary_; }
   std::uint64_t set_hash() const { return set_hash_; }  ///< identifies the contents
   std::uint64_t shards() const { return shard_starts_.size() - 1; }
@@ -51,7 +51,7 @@ class TokenDataset final : public TokenSource {
   /// First token of a document; tokens() for document == documents().
   std::uint64_t document_start(std::uint64_t document) const { return document_starts_.at(document); }
   std::span<const std::uint64_t> document_starts() const { return document_starts_; }  ///< [documents() + 1]
-  /// Of the lengths of the first `documents`, however they are spread over shards.
+  /// Hash of the lengths of the first `documents`, however they are spread over shards.
   std::uint64_t hash_of_lengths(std::uint64_t documents) const {
     const auto starts = document_starts().first(documents + 1);
     return XXH3_64bits(starts.data(), starts.size_bytes());
@@ -64,14 +64,15 @@ class TokenDataset final : public TokenSource {
   std::vector<std::uint64_t> read_sentences();
 
   void read(std::uint64_t first, std::uint64_t count, std::int32_t* ids) override;
-  /// Of the first and the last document of every shard. megatron_preprocess ends all documents of a set alike, with or
-  /// without the end-of-document token: these show where sets of both kinds were put together. Opens every shard.
+  /// Ends of the first and the last document of every shard. megatron_preprocess ends all documents of a set alike,
+  /// with or without the end-of-document token: these show where sets of both kinds were put together. Opens every
+  /// shard.
   std::vector<DocumentEnd> document_ends();
 
  private:
   struct Set : ShardSet {
     std::uint64_t hash = 0;
-    std::size_t first = 0;  // of all shards
+    std::size_t first = 0;  // its first shard, among those of all sets
     bool whole = false;     // every shard of the set is taken
   };
   void add(const ShardSet& set);

@@ -235,7 +235,7 @@ TokenShard::TokenShard(const Hdf5Reader& file) : path_(file.path()) {
   open_optional(file, version != kUnhashedShardFormatVersion);
 }
 
-/// What shards may lack. Sizes are checked before anything of that size is read.
+/// Opens the parts that shards may lack. Sizes are checked before anything of that size is read.
 void TokenShard::open_optional(const Hdf5Reader& file, bool hashed) {
   vocabulary_.special = read_special_ids(file, vocabulary_.size);
   for (const std::string& name : file.datasets()) {

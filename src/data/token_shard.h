@@ -1,18 +1,6 @@
-// One shard file, PREFIX-00000.h5: tokens of whole documents, written once and then only read.
-//
-//   /tokens      u16, or u32 if the vocabulary has more than 65536 entries; chunks of 64 KiB with fletcher32
-//   /documents   u64 [documents + 1]: where each document begins in /tokens; the last entry is the number of tokens
-//   /tokens.xxh3, /documents.xxh3   u64: the XXH3 hash of each of their chunks, which is verified whenever one is read
-//   /sentences   u64 [sentences + 1], optional: where each sentence begins; every document begins with one
-//   /continues   u8 [vocab_size], optional: 1 for a token that continues a word
-//   attributes   format_version, tokenizer, tokenizer_hash, vocab_size, eod_id,
-//                shard_index, shard_count, set_hash: which part of which set this is, so that a set that lacks a shard
-//                or mixes two runs of megatron_preprocess is noticed;
-//                those of cls sep mask pad bos eos unk first_sentinel sentinels that the vocabulary has;
-//                sentinels_descend (1): the first sentinel has the highest id
-//
-// Shards of format 1 lack the hashes; they are still read. A writer owns its temporary file until it is finished.
-// Errors of reading are ErrorKind::data.
+// One shard file, PREFIX-00000.h5: tokens of whole documents, written once and then only read. Shards of format 1 lack
+// the hashes; they are still read. A writer owns its temporary file until it is finished. Errors of reading are
+// ErrorKind::data.
 #pragma once
 
 #include <xxhash.h>
@@ -83,7 +71,7 @@ class TokenShardWriter {
   Sentences kept_;
   Hdf5File file_;
   Hdf5Dataset tokens_, documents_, sentences_, continues_;
-  std::vector<std::uint16_t> narrow_;  // what is not written yet; one of the two is used
+  std::vector<std::uint16_t> narrow_;  // tokens that are not written yet; one of the two is used
   std::vector<std::uint32_t> wide_;
   std::vector<std::uint64_t> ends_, sentence_ends_;
   std::uint64_t token_count_ = 0, document_count_ = 0;
@@ -94,7 +82,18 @@ class TokenShardWriter {
 /// Writes its place in the set into a finished temporary shard, durably. What it lacks now is its name, shard_path.
 void seal_shard(const std::string& temporary_path, std::uint64_t index, std::uint64_t count, std::uint64_t set_hash);
 
-/// A published shard, open for reading. Not thread-safe.
+/// A published shard, open for reading. Not thread-safe. The file has
+///
+///   /tokens      u16, or u32 if the vocabulary has more than 65536 entries; chunks of 64 KiB with fletcher32
+///   /documents   u64 [documents + 1]: where each document begins in /tokens; the last entry is the number of tokens
+///   /tokens.xxh3, /documents.xxh3   u64: the XXH3 hash of each of their chunks, which is verified whenever one is read
+///   /sentences   u64 [sentences + 1], optional: where each sentence begins; every document begins with one
+///   /continues   u8 [vocab_size], optional: 1 for a token that continues a word
+///   attributes   format_version, tokenizer, tokenizer_hash, vocab_size, eod_id,
+///                shard_index, shard_count, set_hash: which part of which set this is, so that a set that lacks a shard
+///                or mixes two runs of megatron_preprocess is noticed;
+///                those of cls sep mask pad bos eos unk first_sentinel sentinels that the vocabulary has;
+///                sentinels_descend (1): the first sentinel has the highest id
 class TokenShard {
  public:
   /// Checks everything but the tokens themselves, which are checked as they are read.

@@ -12,7 +12,7 @@ namespace megatron {
 
 namespace {
 
-// Of spans of 1, 2, 3 words: 1/n, divided by their sum twice, in the steps in which Megatron rounds.
+// Probabilities of spans of 1, 2, 3 words: 1/n, divided by their sum twice, in the steps in which Megatron rounds.
 std::array<double, kMostInverseWords> inverse_probabilities() {
   std::array<double, kMostInverseWords> all{};
   for (std::size_t n = 0; n < all.size(); ++n) all[n] = 1.0 / static_cast<double>(n + 1);
@@ -61,7 +61,7 @@ std::int32_t NumpyDraws::seen(std::uint32_t /*place*/, std::int32_t token, const
 
 namespace {
 
-/// What a draw of PhiloxDraws is about; part of its counter.
+/// Purpose of a draw of PhiloxDraws; part of its counter.
 enum Purpose : std::uint32_t { kSplit, kSwap, kCut, kRank, kSpan, kSeen };
 
 std::uint64_t joined(std::uint32_t high, std::uint32_t low) {
@@ -112,7 +112,7 @@ void PhiloxDraws::shuffle(std::span<std::uint32_t> words) {
 std::uint64_t PhiloxDraws::span_words(std::uint32_t word, SpanLengths lengths) {
   const PhiloxCounter random = philox4x32({word, kSpan, 0, 0}, key_);
   const std::uint64_t bits = joined(random[0], random[1]);
-  if (lengths == SpanLengths::inverse) {  // of 11 equal parts, 6 are one word, 3 two and 2 three
+  if (lengths == SpanLengths::inverse) {  // 11 equal parts: 6 are one word, 3 two and 2 three
     const std::uint64_t part = below(11, bits);
     return part < 6 ? 1 : part < 9 ? 2 : 3;
   }

@@ -14,7 +14,7 @@
 
 namespace megatron {
 
-/// What masks need to know of a vocabulary.
+/// Facts about a vocabulary that masks need.
 struct MaskedVocabulary {
   SpecialIds ids;
   std::span<const std::uint8_t> continues;  ///< [size]: 1: a piece that continues a word
@@ -47,7 +47,7 @@ class SampleDraws {
   virtual void shuffle(std::span<std::uint32_t> words) = 0;
   /// Words of the span that begins with this one.
   virtual std::uint64_t span_words(std::uint32_t word, SpanLengths lengths) = 0;
-  /// What the model sees in place of a masked token: the mask (80 %), any token, or the token itself.
+  /// The token that the model sees in place of a masked one: the mask (80 %), any token, or the token itself.
   virtual std::int32_t seen(std::uint32_t place, std::int32_t token, const MaskedVocabulary& vocabulary) = 0;
 };
 

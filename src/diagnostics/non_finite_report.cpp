@@ -96,7 +96,7 @@ Report report_of(const std::string& text) {
   return report;
 }
 
-/// What all ranks have told, by rank.
+/// The reports of all ranks, by rank.
 class Findings {
  public:
   Findings(const GridShape& shape, const std::vector<std::string>& texts) : shape_(shape) {

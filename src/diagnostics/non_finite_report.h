@@ -1,10 +1,8 @@
-// A step whose loss or gradient was not finite: where the numbers stopped being numbers. Looked for only after such a
-// step; a healthy one pays nothing.
-//
-// One bad number is everywhere after the sums over ranks, so that the step is played once more without the sums over
-// copies: the ranks whose own gradients are bad then began it, or they hold experts that these sent a bad token to. If
-// it does not come again, it was no property of the model and its data, but of a machine. Knows what ranks report;
-// Replica plays, the loop decides what follows.
+// A step whose loss or gradient was not finite: where that began. Looked for only after such a step; a healthy one pays
+// nothing. One bad number is everywhere after the sums over ranks, so that the step is played once more without the
+// sums over copies: the ranks whose own gradients are bad then began it, or they hold experts that such ranks sent a
+// bad token to. If it does not come again, it was no property of the model and its data, but of a machine. Knows what
+// ranks report; Replica plays, the loop decides what follows.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +37,7 @@ struct BadTensors {
 /// Reads all of them.
 BadTensors find_bad_tensors(const std::vector<ParameterPart>& parts, Device& device);
 
-/// What one rank knows of a bad step.
+/// One rank's findings about a bad step.
 struct NonFiniteReport {
   bool loss = false;           ///< the loss over this data rank's samples was not finite
   BadTensors masters;          ///< the f32 master of what this rank updates
@@ -47,7 +45,7 @@ struct NonFiniteReport {
   BadTensors gradients;        ///< summed, as the update found them
   bool loss_again = false;     ///< in the step's repetition
   BadTensors gradients_again;  ///< this rank's own, before the sums over copies
-  double loss_scale = 1;       ///< of the step
+  double loss_scale = 1;       ///< the step's
   double loss_scale_again = 1;
 
   bool again() const { return loss_again || gradients_again.count > 0; }

@@ -181,7 +181,7 @@ ComparedNumber ParityReport::least_gap(std::size_t steps) const {
   return least;
 }
 
-// What follows a token that went to another expert differs with it, its choice bias among it.
+// Once a token goes to another expert, all that follows it differs too, the choice bias included.
 std::string ParityReport::gap_hint() const {
   const std::size_t first = first_step_beyond(), steps = first > 0 ? first : comparison_.steps.size();
   const ComparedNumber gap = least_gap(steps);

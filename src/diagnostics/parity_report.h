@@ -14,16 +14,16 @@
 
 namespace megatron {
 
-/// What may differ, relative to the reference. A router gap below `gap` may close by rounding: then a token goes to
+/// Allowed differences, relative to the reference. A router gap below `gap` may close by rounding: then a token goes to
 /// another expert, and differences have no bound.
 struct Tolerance {
   double loss, gradient, gap;
 };
 inline constexpr Tolerance kRounding{1e-5, 5e-5, 1e-6};        ///< fp32
 inline constexpr Tolerance kMixedPrecision{5e-3, 5e-2, 1e-2};  ///< 16 bits
-/// Of norms and updates in any precision: both are made of the reference's gradients, in fp32.
+/// Tolerances of norms and updates in any precision: both are made of the reference's gradients, in fp32.
 inline constexpr double kNormTolerance = 1e-5, kUpdateTolerance = 1e-4;
-/// What was not measured in the step itself allows no more than this share of a number: a sum that is left out is more.
+/// Differences measured in other steps allow no more than this share of a number: a sum that is left out is more.
 inline constexpr double kMostElsewhere = 0.4;
 
 struct ComparedNumber {
@@ -71,7 +71,7 @@ class ParityReport {
   std::size_t steps_to_explain() const;
   /// Losses and norms of all steps, and the gradients that differ most.
   std::string tables() const;
-  /// What differs by more than it may, and where to look first; empty: nothing.
+  /// Names what differs by more than it may, and where to look first; empty: nothing does.
   std::string failure() const;
   /// "loss within 2.1e-09 (1e-05 allowed), gradient norm ...": the largest differences.
   std::string summary() const;

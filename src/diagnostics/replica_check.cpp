@@ -133,7 +133,7 @@ void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, 
   if (state.v) add({&parameter, state.v, fmt::format(" (second moment{})", which), false});
 }
 
-// What this rank alone holds need not be read.
+// A slice that this rank alone holds need not be read.
 void ReplicaCheck::add(Slice slice) {
   const bool held_elsewhere = std::any_of(holders_.begin(), holders_.end(), [&](const Holders& holders) {
     return holders.group->size() > 1 && holders.hold(slice);

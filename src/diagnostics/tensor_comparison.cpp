@@ -73,8 +73,8 @@ class HeldTensors {
     for (const TensorSlice& slice : held) slices_[slice.name].push_back(&slice);
   }
 
-  /// Of elements [first, first + chunk.size()) of a whole tensor: the sum of the differences' squares. `seen` counts,
-  /// for each of them, how often it was compared (adds).
+  /// Sum of the differences' squares over elements [first, first + chunk.size()) of a whole tensor. Adds to `seen`, for
+  /// each of them, how often it was compared.
   double compare(const Header& header, std::int64_t first, std::span<const float> chunk, std::span<std::int32_t> seen) {
     double squares = 0;
     each_run(header, first, chunk,

@@ -36,10 +36,10 @@ struct WholeTensors {
 
 struct TensorDifference {
   std::string name;
-  double scale = 0;  ///< of the reference
+  double scale = 0;  ///< the reference tensor's
   /// ‖Δ‖ of the layout's tensor from the reference; of the worst rank's part alone if that is more.
   double distance = 0;
-  int rank = 0;         ///< which rank holds the part with the largest ‖Δ‖
+  int rank = 0;         ///< the rank that holds the part with the largest ‖Δ‖
   double relative = 0;  ///< distance / scale
 };
 

@@ -13,7 +13,7 @@ class Choices final : public EvaluationTask {
 
   std::span<const ScoredSequence> sequences() const override { return texts_.all(); }
 
-  // Of equally likely choices the first is taken.
+  // The first of equally likely choices is taken.
   EvaluationResult result(std::span<const TargetScore> scores) const override {
     EvaluationResult result{
         .task = "choices", .examples = static_cast<std::int64_t>(questions_.size()), .shortened = shortened_};
@@ -44,7 +44,7 @@ class Choices final : public EvaluationTask {
 
  private:
   struct Sizes {
-    std::vector<std::size_t> bytes;  // of each choice
+    std::vector<std::size_t> bytes;  // each choice's
     std::size_t answer;
   };
 

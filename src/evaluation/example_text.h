@@ -1,4 +1,4 @@
-// What tasks share: lines of JSON with their numbers, white space, and sequences that fit into a model's context.
+// Shared by tasks: lines of JSON with their numbers, white space, and sequences that fit into a model's context.
 #pragma once
 
 #include <fmt/format.h>

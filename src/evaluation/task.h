@@ -22,7 +22,7 @@ struct ScoredSequence {
   std::int64_t targets() const { return static_cast<std::int64_t>(tokens.size()) - first_scored; }
 };
 
-/// What a model makes of one target.
+/// A model's score for one target.
 struct TargetScore {
   double log_probability = 0;
   bool right = false;  ///< no other token has a larger logit
@@ -52,7 +52,7 @@ class EvaluationTask {
 };
 
 struct TaskInput {
-  std::string path;          ///< of the data, for messages
+  std::string path;          ///< the data's, for messages
   std::string_view text;     ///< the file's contents; needed while the task is made
   std::int64_t context = 0;  ///< most tokens that a target is predicted from
   std::int32_t before = 0;   ///< token that stands where a text has nothing in front of its target
@@ -60,8 +60,7 @@ struct TaskInput {
   std::optional<std::int32_t> begin = {};
   std::optional<std::int64_t> stride;  ///< tokens from one window to the next, 1 .. context; default: the task's
   bool whole_word = false;
-  std::string_view labels =
-      {};  ///< of questions whose file has no answers: the number of the right choice on each line
+  std::string_view labels = {};  ///< number of the right choice on each line, where the questions' file has no answers
   /// The ids of context + target, encoded as one text, and how many of them are the context's.
   struct Pair {
     std::vector<std::int32_t> ids;

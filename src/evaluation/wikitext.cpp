@@ -34,7 +34,7 @@ class Wikitext final : public EvaluationTask {
     double sum = 0;
     for (const TargetScore& score : scores) sum -= score.log_probability;
     result.loss = sum / static_cast<double>(result.tokens);
-    if (words_ > 1) {  // of one word there is no loss per word
+    if (words_ > 1) {  // one word alone has no loss per word
       result.token_ratio = static_cast<double>(result.tokens) / static_cast<double>(words_ - 1);
       result.adjusted_perplexity = std::exp(std::min(20.0, result.loss * *result.token_ratio));
     }

@@ -16,11 +16,11 @@ namespace megatron {
 struct InstructionPart {
   std::string_view text;
   bool learned = false;
-  bool of_template = false;  ///< of the template: special tokens may be written out in it
+  bool of_template = false;  ///< part of the template: special tokens may be written out in it
 };
 using Instruction = std::vector<InstructionPart>;
 
-/// What stands around a role's messages.
+/// Text around a role's messages.
 struct RoleTemplate {
   std::string role, prefix, suffix;
   bool learned = false;  ///< its messages, and the suffix after them

@@ -22,13 +22,13 @@ struct TextPair {
 /// A classification has one text or pair, a question one pair for each choice.
 struct LabelledExample {
   std::vector<TextPair> texts;
-  std::int32_t label = -1;  ///< which label, or which choice, is right; -1: the file does not say
+  std::int32_t label = -1;  ///< number of the right label, or of the right choice; -1: the file does not say
 };
 
 struct ExampleForm {
   std::string format = "json";      ///< as task.format
-  std::vector<std::string> labels;  ///< of a classification, by their number; empty: a multiple choice
-  std::int64_t choices = 0;         ///< of a multiple choice: as every question has
+  std::vector<std::string> labels;  ///< a classification's, by their number; empty: a multiple choice
+  std::int64_t choices = 0;         ///< in a multiple choice: as every question has
 };
 
 /// A file's contents, and its name for messages.

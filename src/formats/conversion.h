@@ -11,7 +11,7 @@
 
 namespace megatron {
 
-/// What becomes a document of the shards.
+/// Decides what becomes a document of the shards.
 enum class ImportedDocuments {
   exact,      ///< each sequence; refused if Megatron's documents are anything else
   joined,     ///< each of Megatron's documents, its sequences (sentences) one after the other
@@ -25,7 +25,7 @@ struct ImportJob {
   std::vector<VocabularyFile> files;
   ImportedDocuments documents = ImportedDocuments::exact;
   bool skip_empty = false;  ///< leave documents without tokens out; else they are an error, for shards have none
-  std::uint64_t shard_bytes = std::uint64_t{256} << 20;  ///< of PREFIX.bin
+  std::uint64_t shard_bytes = std::uint64_t{256} << 20;  ///< size of PREFIX.bin
   bool overwrite = false;                                ///< replace another set that has the target's prefix
 };
 

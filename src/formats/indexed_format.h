@@ -1,16 +1,5 @@
 // Megatron-LM's indexed data sets: PREFIX.idx, which says where each sequence of tokens is, and PREFIX.bin, the tokens.
 // Read by IndexedReader, written by IndexedWriter; here is what both know of the files.
-//
-// Two formats of the index, little-endian:
-//
-//   mmap      "MMIDIDX\0\0", u64 version 1, u8 type, u64 sequences n, u64 entries of the document index D;
-//             i32 lengths [n], i64 offsets in PREFIX.bin [n] (bytes), i64 document index [D]
-//   TNTIDX    (the cached and lazy formats) "TNTIDX\0\0", u64 version 1, u64 type, u64 bytes of an element, u64
-//             sequences n, u64 lengths m, u64 D; i64 where each sequence's lengths begin [n + 1], i64 where its
-//             elements begin [n + 1], i64 lengths [m], i64 document index [D]
-//
-// The document index holds the first sequence of each document and, last, n. Types of tokens: 1 uint8, 2 int8, 3 int16,
-// 4 int32, 5 int64, 8 uint16.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +9,14 @@
 
 namespace megatron {
 
+/// Types of tokens, by their numbers in a file.
 enum class IndexedType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
 
 std::uint64_t bytes_of(IndexedType type);
 std::string_view name_of(IndexedType type);  ///< numpy's
 /// ErrorKind::configuration if there is no such type.
 IndexedType indexed_type(std::string_view name);
-/// What Megatron's preprocessing takes for a vocabulary of this size.
+/// The type that Megatron's preprocessing takes for a vocabulary of this size.
 IndexedType indexed_type_for(std::uint64_t vocab_size);
 /// The type of this number in a file, if it is one of tokens.
 std::optional<IndexedType> indexed_type_of(std::uint64_t code);
@@ -46,6 +36,15 @@ void with_type(IndexedType type, Use&& use) {
 
 namespace indexed {
 
+/// The two formats of the index, little-endian:
+///
+///   mmap      "MMIDIDX\0\0", u64 version 1, u8 type, u64 sequences n, u64 entries of the document index D;
+///             i32 lengths [n], i64 offsets in PREFIX.bin [n] (bytes), i64 document index [D]
+///   TNTIDX    (the cached and lazy formats) "TNTIDX\0\0", u64 version 1, u64 type, u64 bytes of an element, u64
+///             sequences n, u64 lengths m, u64 D; i64 where each sequence's lengths begin [n + 1], i64 where its
+///             elements begin [n + 1], i64 lengths [m], i64 document index [D]
+///
+/// The document index holds the first sequence of each document and, last, n.
 inline constexpr std::string_view kMmapMagic{"MMIDIDX\0\0", 9}, kTntidxMagic{"TNTIDX\0\0", 8};
 inline constexpr std::uint64_t kVersion = 1;
 inline constexpr std::int64_t kLongest = std::numeric_limits<std::int32_t>::max();  ///< tokens of a sequence

@@ -54,7 +54,7 @@ class IndexedReader::Fields {
 
  private:
   InputFile file_;
-  std::uint64_t offset_ = 0;  // of what is taken next
+  std::uint64_t offset_ = 0;  // position in the file of what is taken next
   std::string buffer_;
   std::size_t position_ = 0;
 };

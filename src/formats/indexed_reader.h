@@ -25,7 +25,7 @@ class IndexedReader {
   const std::vector<std::uint32_t>& lengths() const { return lengths_; }
   /// The first sequence of each document, and sequences(); empty if each sequence is a document.
   const std::vector<std::uint64_t>& documents() const { return documents_; }
-  /// What is wrong with the document index, of which documents() then says nothing; else empty.
+  /// Problem of the document index, about which documents() then says nothing; empty if there is none.
   const std::string& document_problem() const { return document_problem_; }
 
   /// Ids of the tokens [first, first + count), which must exist. One below 0 or beyond 2^31 - 1 is an error.

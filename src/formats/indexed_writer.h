@@ -48,8 +48,8 @@ class IndexedWriter {
   std::FILE* bin_ = nullptr;
   std::FILE* index_ = nullptr;
   std::string buffer_;
-  std::vector<std::uint32_t> lengths_;  // of sequences
-  std::vector<std::uint64_t> ends_;     // of documents, in sequences
+  std::vector<std::uint32_t> lengths_;  // the sequences'
+  std::vector<std::uint64_t> ends_;     // the documents', in sequences
   std::uint64_t tokens_ = 0;
 };
 

@@ -1,10 +1,9 @@
 // safetensors, the format that Hugging Face models are kept in: eight bytes of header length (little-endian), a JSON
-// header of name, dtype, shape and byte range for each tensor, and the bytes.
-//
-// Files come from strangers: everything that the header claims is checked against the file's size, and all ranges
-// together against each other, before memory is taken for anything but the header (at most 100 MB of JSON, and what it
-// is parsed into, several times as much). Ranges must tile the data exactly, as the format's definition wants it.
-// Errors of reading are ErrorKind::checkpoint, those of writing ErrorKind::filesystem. Knows no models.
+// header of name, dtype, shape and byte range for each tensor, and the bytes. Files come from strangers: everything
+// that the header claims is checked against the file's size, and all ranges against each other, before memory is taken
+// for anything but the header (at most 100 MB of JSON, and several times as much for its parsed form). Ranges must tile
+// the data exactly, as the format's definition wants it. Errors of reading are ErrorKind::checkpoint, those of writing
+// ErrorKind::filesystem. Knows no models.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace megatron {
 
-/// Of what we read and write; other dtypes that the format knows may be in a file, but their numbers can't be read.
+/// Types that we read and write; other dtypes that the format knows may be in a file, but their numbers can't be read.
 enum class SafetensorsType { f32, bf16, f16 };
 /// "fp32", "bf16", "fp16".
 const char* name_of(SafetensorsType type);

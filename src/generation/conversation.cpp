@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-/// What rank 0 has read, on all ranks; false at the end.
+/// Gives the line that rank 0 has read to all ranks; false at the end.
 bool share(Communicator& world, bool more, std::string& line) {
   const std::string shared = world.broadcast_text(more ? "+" + line : "", 0);
   if (shared.empty()) return false;
@@ -51,7 +51,7 @@ bool read_typed(const Conversation& conversation, InterruptFlag& flag, const std
   }
 }
 
-/// What is no fault of the text or its options is not an answer to it.
+/// Throws an error that is no fault of the text or its options, and so no answer to it.
 void throw_defect(const Error& error) {
   if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::configuration) throw error;
 }

@@ -17,7 +17,7 @@ namespace megatron {
 struct Conversation {
   TextGenerator& generator;
   PromptEncoder& encoder;
-  TextOptions options;  ///< of all texts, unless a request says otherwise
+  TextOptions options;  ///< for all texts, unless a request says otherwise
   SearchOptions search;
   LineSource& input;                                        ///< read on rank 0 alone
   std::function<void(const std::string& text)> print = {};  ///< called on rank 0 alone

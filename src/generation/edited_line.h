@@ -32,7 +32,7 @@ class EditedLine {
     std::string text;  ///< printable
     int cursor = 0;    ///< columns in front of it; at most `columns`
   };
-  /// What `columns` columns show: the beginning, or else what is in front of the cursor.
+  /// The part that `columns` columns show: the beginning, or else the text in front of the cursor.
   View view(int columns) const;
 
  private:

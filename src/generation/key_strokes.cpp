@@ -23,7 +23,7 @@ Key control_key(char c) {
     case ctrl('A'): return Key::home;
     case ctrl('B'): return Key::left;
     case ctrl('C'): return Key::ctrl_c;
-    case '\0':  // what Linux makes of a Ctrl-D that was typed before the terminal left its own line mode
+    case '\0':  // Linux makes this of a Ctrl-D that was typed before the terminal left its own line mode
     case ctrl('D'): return Key::ctrl_d;
     case ctrl('E'): return Key::end;
     case ctrl('F'): return Key::right;

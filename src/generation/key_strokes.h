@@ -33,10 +33,10 @@ enum class Key {
 
 struct Stroke {
   Key key = Key::incomplete;
-  std::size_t bytes = 0;  ///< of the key; of Key::text: of all characters up to the next other key
+  std::size_t bytes = 0;  ///< the key's; for Key::text, those of all characters up to the next other key
 };
 
-/// What `bytes` begins with.
+/// The key that `bytes` begins with.
 Stroke first_stroke(std::string_view bytes);
 
 }  // namespace megatron

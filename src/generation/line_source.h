@@ -13,7 +13,7 @@ class LineSource {
     line,         ///< there is one, without its end
     too_long,     ///< there was one
     interrupted,  ///< by a signal or by Ctrl-C
-    end,          ///< of the stream
+    end,          ///< the stream's end
   };
   /// Waits for the next line. Error(filesystem) if there is no reading.
   virtual Outcome next(std::string& line) = 0;

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array kSignals = {SIGINT, SIGUSR1, SIGTERM, SIGHUP, SIGQUIT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr int kMilliseconds = 100;  // until a signal is seen that another thread has got
 
-// What the handler needs.
+// State that the signal handler needs.
 int terminal = -1;
 struct termios usual {};
 std::array<struct sigaction, kSignals.size()> previous{};

@@ -20,8 +20,8 @@ class RawTerminal {
   /// given back. `end`: the terminal has gone.
   Event read(std::string& bytes);
 
-  /// What a key such as Ctrl-Z asks for: the signal, to this process and those that were started with it, with the
-  /// terminal given back until it continues.
+  /// Does what a key such as Ctrl-Z asks for: sends the signal to this process and those that were started with it,
+  /// with the terminal given back until it continues.
   void raise(int signal);
 
  private:

@@ -25,7 +25,7 @@ struct TextListeners {
   std::function<void()> token;
   /// Asked between tokens, if set on every rank: whether all texts shall end there, by any rank's answer.
   std::function<bool()> stop;
-  /// Of the sampling rank; gets all logits, by the number of the job.
+  /// The sampling rank's; gets all logits, by the number of the job.
   LogitsFile* logits = nullptr;
 };
 

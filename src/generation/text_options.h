@@ -1,4 +1,4 @@
-// What is asked of a text: how its tokens are chosen and where it ends. The command line and the requests of
+// Options of a generated text: how its tokens are chosen and where it ends. The command line and the requests of
 // --serve-stdio fill the same struct and are checked by the same function.
 #pragma once
 

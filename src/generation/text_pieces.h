@@ -17,9 +17,9 @@ class TextPieces {
  public:
   TextPieces(const Tokenizer& tokenizer, std::vector<std::string> stops, std::span<const std::int32_t> prompt);
 
-  /// What is certain to be before any stop text, after one more token. Nothing once stopped.
+  /// Takes one more token; returns the text that is certain to be before any stop text. Nothing once stopped.
   std::string add(std::int32_t token);
-  /// What was held back, when no more tokens come.
+  /// Returns the text that was held back; called when no more tokens come.
   std::string rest() { return stops_.rest(); }
   bool stopped() const { return stops_.stopped(); }
 

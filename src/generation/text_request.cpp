@@ -23,7 +23,7 @@ constexpr std::size_t kMostMembers = 64, kLongestKey = 64, kLongestId = 1024, kL
 
 std::int64_t integer_of(std::string_view key, const json& value) {
   if (!value.is_number_integer()) refuse(key, "a whole number");
-  // What does not fit is refused with the range of the option.
+  // A number that does not fit is refused with the range of the option.
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{1} << 62) return std::int64_t{1} << 62;
   return value.get<std::int64_t>();
 }

@@ -10,16 +10,16 @@
 namespace megatron {
 
 struct TextRequest {
-  nlohmann::json id;  ///< what the answers repeat; null: none
+  nlohmann::json id;  ///< repeated by the answers; null: none
   std::string prompt;
   TextOptions options;
   bool stream = false;
 };
 
-/// What a line asks for, with `defaults` for what it does not say. Error(data) if it is no JSON object, or has an
-/// unknown or repeated key or a value of a wrong type; Error(configuration) for a value that is not possible. `id` is
-/// set as soon as it is known, also where an error follows. With `beams`, keys that beams have no use for are refused.
-/// Memory is that of the prompt, whatever the line holds. A pure function: all ranks find the same.
+/// Parses the request on a line, with `defaults` for what it does not say. Error(data) if it is no JSON object, or has
+/// an unknown or repeated key or a value of a wrong type; Error(configuration) for a value that is not possible. `id`
+/// is set as soon as it is known, also where an error follows. With `beams`, keys that beams have no use for are
+/// refused. Memory is that of the prompt, whatever the line holds. A pure function: all ranks find the same.
 TextRequest parse_request(std::string_view line, const TextOptions& defaults, bool beams, nlohmann::json& id);
 
 }  // namespace megatron

@@ -17,11 +17,11 @@ struct TextResult {
   Generated made;
 };
 
-/// Which of its members are wanted besides text, tokens and finished.
+/// Members of a result that are wanted besides text, tokens and finished.
 struct ResultMembers {
   bool log_probabilities = true;
   bool likeliest = false;
-  bool score = false;  ///< of beams
+  bool score = false;  ///< for beams
 };
 
 ResultMembers members_of(const TextOptions& options, const SearchOptions& search);
@@ -29,14 +29,14 @@ ResultMembers members_of(const TextOptions& options, const SearchOptions& search
 /// {sample, text, tokens, finished, logprobs, top_logprobs, score}, as far as wanted. Of bytes that are no UTF-8, since
 /// tokens may end within a character, each becomes U+FFFD in the text.
 nlohmann::ordered_json result_json(const TextResult& result, const ResultMembers& members);
-/// Of a prompt that was scored, {tokens, logprobs, top_logprobs}: the first one of `tokens` is left out if it is the
+/// {tokens, logprobs, top_logprobs} of a prompt that was scored: the first one of `tokens` is left out if it is the
 /// begin token, and else has null, since nothing is in front of it.
 nlohmann::ordered_json scores_json(const Generated& scored, std::span<const std::int32_t> tokens, bool begin_token,
                                    const ResultMembers& members);
 /// JSON on one line, with its end. Bytes that are no UTF-8 become U+FFFD.
 std::string json_line(const nlohmann::ordered_json& json);
 
-/// What was made of some jobs, for the way between ranks: exact.
+/// A job's result, by the job's number. Packing, for the way between ranks, is exact.
 struct NumberedResult {
   std::size_t job = 0;
   Generated made;

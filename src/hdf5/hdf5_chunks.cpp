@@ -113,7 +113,7 @@ class ExtensibleArray {
   }
 
   void read_secondary_block(std::uint64_t address, std::uint64_t level) {
-    const std::uint64_t marks = blocks_at(level) * ((pages_at(level) + 7) / 8);  // of pages that have been written
+    const std::uint64_t marks = blocks_at(level) * ((pages_at(level) + 7) / 8);  // bytes that mark the written pages
     const std::vector<std::byte> block = storage_.block(
         address, kFrontBytes + kPositionBytes + marks + blocks_at(level) * kAddressBytes + kChecksumBytes);
     Hdf5Fields fields = behind_front(block, "EASB");

@@ -1,13 +1,8 @@
 // Hdf5File and Hdf5Dataset: write the small part of HDF5 that token shards and checkpoints are made of. hdf5_reader.h
-// reads it.
-//
-// Files are flat: one-dimensional datasets and attributes directly below the root, nothing else. Metadata have HDF5's
-// checksums (format 1.10); there are no time stamps, so that the same contents are the same bytes. A file object has
-// one owner and is not shared between threads; different files may be used by different threads, because every call
-// takes the process-wide HDF5 lock (the library is not thread-safe), for at most kHdf5BlockBytes at a time.
-//
-// All errors are ErrorKind::filesystem. This layer knows bytes and names; it must not know what a token or a parameter
-// is. <hdf5.h> stays in its .cpp files.
+// reads it. Files are flat: one-dimensional datasets and attributes directly below the root, nothing else. Metadata
+// have HDF5's checksums (format 1.10); there are no time stamps, so that the same contents are the same bytes. All
+// errors are ErrorKind::filesystem. This layer knows bytes and names; it must not know what a token or a parameter is.
+// <hdf5.h> stays in its .cpp files.
 #pragma once
 
 #include <xxhash.h>
@@ -90,10 +85,12 @@ class Hdf5Dataset {
   Hdf5Type type_ = Hdf5Type::u8;
   std::uint64_t elements_ = 0;
   std::uint64_t chunk_elements_ = 0;   // 0: of fixed size
-  std::vector<std::uint64_t> hashes_;  // of the chunks that are complete
-  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash_{nullptr, XXH3_freeState};  // of the last one
+  std::vector<std::uint64_t> hashes_;  // the complete chunks'
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash_{nullptr, XXH3_freeState};  // the last chunk's
 };
 
+/// Has one owner and is not shared between threads; different files may be used by different threads, because every
+/// call takes the process-wide HDF5 lock (the library is not thread-safe), for at most kHdf5BlockBytes at a time.
 class Hdf5File {
  public:
   static constexpr unsigned kFewAttributes = 8;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array kTypes{Hdf5Type::u8,  Hdf5Type::u16, Hdf5Type::u32, Hdf5Type::u64,
                             Hdf5Type::i32, Hdf5Type::i64, Hdf5Type::f32, Hdf5Type::f64};
-constexpr std::size_t kMostBlocks = 64;  ///< of one object header
+constexpr std::size_t kMostBlocks = 64;  ///< in one object header
 
 /// The kinds of messages that an object header is made of.
 enum Message : std::uint64_t {

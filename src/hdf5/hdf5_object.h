@@ -27,7 +27,7 @@ struct Hdf5Link {
 struct Hdf5ChunkIndex {
   std::uint64_t chunk_elements = 0;
   std::uint64_t element_bytes = 0;
-  std::uint64_t address = kNoAddress;  ///< of the array's header; none: there are no chunks
+  std::uint64_t address = kNoAddress;  ///< the array header's; none: there are no chunks
 };
 
 /// Where a dataset's bytes are.

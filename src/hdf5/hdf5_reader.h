@@ -1,13 +1,8 @@
-// Hdf5Reader and Hdf5Array: read what Hdf5File has written, and nothing else that HDF5 can be.
-//
-// The HDF5 library has no part in it, because it is not safe against a malicious file: the metadata are read by
-// hdf5_metadata.h and its neighbours, the contents by pread(2). Everything is checked when a file is opened: blocks lie
-// in the file and do not overlap; only flat one-dimensional datasets of known types, contiguous or in chunks with
-// fletcher32; sizes are exactly what the shapes say. Contents in chunks are checked as they are read, every time: by
-// the XXH3 hashes that Hdf5File::finish() stores, or by fletcher32 in older files, which have no hashes.
-//
-// Errors have the kind that was given; those of the system are ErrorKind::filesystem. Not shared between threads.
-// This layer knows bytes and names; it must not know what a token or a parameter is.
+// Hdf5Reader and Hdf5Array: read what Hdf5File has written, and nothing else that HDF5 can be. The HDF5 library has no
+// part in it, because it is not safe against a malicious file: the metadata are read by hdf5_metadata.h and its
+// neighbours, the contents by pread(2). Errors have the kind that was given; those of the system are
+// ErrorKind::filesystem. Not shared between threads. This layer knows bytes and names; it must not know what a token or
+// a parameter is.
 #pragma once
 
 #include <memory>
@@ -57,6 +52,8 @@ class Hdf5Array : public Hdf5Attributes {
   /// Whether its contents have hashes that also find contents replaced by zeros.
   bool hashed() const { return !hashes_.empty(); }
 
+  /// Checks contents in chunks every time: by the XXH3 hashes that Hdf5File::finish() stores, or by fletcher32 in older
+  /// files, which have no hashes.
   void read(std::uint64_t first, void* values, std::uint64_t count) const;
   /// A T that is not the stored type is an internal error.
   template <class T>
@@ -82,16 +79,18 @@ class Hdf5Array : public Hdf5Attributes {
 
   Hdf5Type type_ = Hdf5Type::u8;
   std::uint64_t elements_ = 0;
-  std::uint64_t address_ = 0;         // of the contents, if there are no chunks
+  std::uint64_t address_ = 0;         // the contents', if there are no chunks
   std::uint64_t chunk_elements_ = 0;  // 0: no chunks
   std::vector<std::uint64_t> chunks_, hashes_;
   mutable std::vector<std::byte> buffer_;               // the chunk read last, and its checksum
-  mutable std::uint64_t buffered_ = ~std::uint64_t{0};  // which one that is
+  mutable std::uint64_t buffered_ = ~std::uint64_t{0};  // that chunk's index
 };
 
 class Hdf5Reader : public Hdf5Attributes {
  public:
-  /// Opens the file and checks all there is in it, but for the contents.
+  /// Opens the file and checks all of it but the contents: blocks lie in the file and do not overlap; only flat
+  /// one-dimensional datasets of known types, contiguous or in chunks with fletcher32; sizes are exactly what the
+  /// shapes say.
   Hdf5Reader(const std::string& path, ErrorKind kind);
 
   const std::string& path() const { return file_->path(); }

@@ -48,7 +48,7 @@ class BeamGroup final : public DecodedGroup {
   std::int64_t made_ = 0;               // new tokens of each beam
   std::int64_t encoded_ = 0;            // beams whose encoder has read the job's text
   std::optional<BeamSearch> search_;    // on the sampling rank
-  Tokens from_, next_;                  // of the open beams: which they come from, and their new tokens
+  Tokens from_, next_;                  // for each open beam: the beam that it comes from, and its new token
   std::vector<std::int32_t> message_;
 };
 

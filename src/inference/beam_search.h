@@ -43,7 +43,7 @@ class BeamSearch {
  private:
   struct Beam {
     std::vector<std::int32_t> tokens;
-    double sum = 0;  // of log-probabilities
+    double sum = 0;  // the log-probabilities' sum
   };
   void add(const std::vector<std::int32_t>& tokens, double sum, std::int64_t length, bool finished);
   double score(double sum, std::int64_t length) const;

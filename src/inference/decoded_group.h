@@ -20,7 +20,7 @@ struct JobList {
   const NewToken& told;
   std::vector<Generated> results;
   std::vector<std::size_t> waiting;  ///< numbers of jobs
-  std::size_t taken = 0;             ///< of these
+  std::size_t taken = 0;             ///< how many of these have been taken
 
   bool empty() const { return taken == waiting.size(); }
   std::size_t take() { return waiting[taken++]; }

@@ -12,7 +12,7 @@
 namespace megatron {
 
 namespace {
-constexpr int kChannel = 20;  // of activations between stages
+constexpr int kChannel = 20;  // for activations between stages
 }  // namespace
 
 /// The part of a model that this rank holds.
@@ -32,7 +32,7 @@ struct Decoder::Group {
   Buffer cache_memory, output_memory;
   KeyValueCache cache;
   std::vector<std::int64_t> encoded;  // by sample: tokens that its encoder has read
-  std::vector<Pending> sent;          // of output_memory
+  std::vector<Pending> sent;          // pending sends from output_memory
 
   /// The most tokens that an encoder has read of one of the pass's samples; a pass over the encoder sets them.
   std::int64_t encoded_rows(const DecoderPass& pass, const PassIntegers& integers) {
@@ -135,7 +135,7 @@ void Worker::reorder(const KeyValueCache& cache, ConstTensor from) const {
 /// Bytes of each of a decoder's allocations on one rank.
 struct Needs {
   std::size_t weights = 0, cache = 0, integers = 0, saved = 0, scratch = 0, workspace = 0, input = 0, output = 0;
-  std::vector<StagingPlan> staging;  // of each of the grid's groups
+  std::vector<StagingPlan> staging;  // for each of the grid's groups
 
   DecoderMemory memory(std::int64_t count, TransportKind transport) const {
     const auto groups = static_cast<std::size_t>(count);
@@ -171,8 +171,8 @@ CacheSizes cache_sizes(const DecoderSizes& sizes) {
   return {.capacity = sizes.capacity, .encoder_rows = sizes.encoder_rows, .samples = sizes.samples};
 }
 
-/// What the groups hold for the passes that were played. The ranks of a model also ask each other whether to stop: one
-/// number, on the host. NCCL's memory is its own affair.
+/// Memory that the groups hold for the passes that were played. The ranks of a model also ask each other whether to
+/// stop: one number, on the host. NCCL's own memory is not counted.
 std::vector<StagingPlan> plan_staging(const ProcessGrid& grid, TransportKind transport) {
   std::vector<StagingPlan> plans;
   for (const Communicator* group : grid.groups()) {

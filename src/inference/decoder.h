@@ -36,8 +36,8 @@ struct DecoderMemory {
   std::size_t total() const { return weights + cache + activations + workspace + communication; }
 };
 
-/// What the rank at `at` needs, without allocating anything. `config` resolved for tensor × pipeline ranks, with a
-/// `run` whose device is chosen.
+/// Memory that the rank at `at` needs, without allocating anything. `config` is resolved for tensor × pipeline ranks,
+/// with a `run` whose device is chosen.
 DecoderMemory plan_decoder(const Config& config, const GridShape& shape, const GridCoordinates& at, DType type,
                            const DecoderSizes& sizes, TransportKind transport);
 /// With the transport that is to be expected.

@@ -33,7 +33,7 @@ Tensor allocate_losses(const Config& config, Arena& scratch) {
 struct PassPlan {
   MemoryUse use;
   ExecutorMemory passes;
-  std::vector<StagingPlan> staging;  // of each of the grid's groups
+  std::vector<StagingPlan> staging;  // for each of the grid's groups
 };
 
 PassPlan play_pass(const Config& config, const GridShape& shape, const GridCoordinates& at, const PassForm& form,

@@ -20,7 +20,7 @@ struct ScoringLayout {
   int ranks = 1;
   std::int64_t tensor = 1, pipeline = 1;  ///< the other ranks are data ranks
   std::int64_t micro_batch_size = 1;
-  std::string precision = "fp32";  ///< of weights and arithmetic, or "checkpoint" for what the model was trained with
+  std::string precision = "fp32";  ///< for weights and arithmetic, or "checkpoint" for what the model was trained with
 };
 
 /// The configuration of a checkpoint's model for passes on these ranks. Error(checkpoint) if it has none,
@@ -32,17 +32,17 @@ Config config_for_decoding(const CheckpointReader& checkpoint, const ScoringLayo
 /// Micro-batches of a pass: enough that the pipeline's bubble is small.
 std::int64_t micro_batches_together(const GridShape& shape);
 
-/// What a pass over micro-batches of a layout sets.
+/// A pass over micro-batches: their layout, and the results that it sets.
 struct PassForm {
   BatchLayout batch;
-  std::function<TargetResults(const BatchLayout& batch, Arena& memory)> results;  ///< of one micro-batch: their shapes
+  std::function<TargetResults(const BatchLayout& batch, Arena& memory)> results;  ///< shapes of a micro-batch's results
 };
 
 class ForwardPasses {
  public:
   /// `config` as config_for_passes() says, with a `run` whose device is chosen. All references must outlive it.
   ForwardPasses(const Config& config, const ProcessGrid& grid, Backend& backend, const PassForm& form);
-  /// What it takes on the rank at `at`, and the batches of a pass.
+  /// Memory that it takes on the rank at `at`, and the batches of a pass.
   static MemoryUse plan(const Config& config, const GridShape& shape, const GridCoordinates& at, const PassForm& form,
                         TransportKind kind);
 
@@ -50,7 +50,7 @@ class ForwardPasses {
   /// At most micro_batches_together(); sets the results on the ranks of the last stage. The sum of their losses is then
   /// in loss_sum(), of this rank's share.
   void play(std::span<const MicroBatch> micro_batches, std::span<const TargetResults> results);
-  double loss_sum() const;  ///< of the first term
+  double loss_sum() const;  ///< the first term's
   bool reads(const BatchField& field) const;
   MemoryUse used() const;  ///< without batches
 

@@ -25,10 +25,10 @@ enum class Ending { none, length, end_of_document, stop_text };  ///< none: stop
 struct Generated {
   std::vector<std::int32_t> tokens;  ///< without the token that ended the text
   Ending ending = Ending::none;
-  /// Of the tokens, if asked for. Where max_new_tokens is 0, of the prompt's tokens from the second on.
+  /// The tokens', if asked for. Where max_new_tokens is 0, those of the prompt's tokens from the second on.
   std::vector<double> log_probabilities;
   std::vector<std::vector<TokenLogProbability>> likeliest;  ///< in each of these places, if asked for
-  double score = 0;                                         ///< of beams
+  double score = 0;                                         ///< for beams
 };
 
 /// The model's logits, before any penalty, that token number `place` of a job was chosen from; where max_new_tokens is
@@ -38,10 +38,10 @@ using LogitsAt = std::function<void(std::size_t job, std::int64_t place, std::sp
 struct GenerationOptions {
   SamplingOptions sampling;
   std::vector<std::int32_t> ends = {0};  ///< tokens that end a text, at least one
-  bool log_probabilities = false;        ///< of the chosen tokens
-  std::int64_t likeliest = 0;            ///< and of the likeliest ones
+  bool log_probabilities = false;        ///< asks for those of the chosen tokens
+  std::int64_t likeliest = 0;            ///< and for those of this number of likeliest tokens
   std::int64_t beams = 0;                ///< 0: sampling
-  double length_penalty = 1;             ///< of beams
+  double length_penalty = 1;             ///< for beams
   std::int64_t speculate = 0;  ///< tokens that are guessed from the text so far and checked together; not for beams
   LogitsAt logits;             ///< called on the sampling rank alone, if set; not for beams
   std::function<bool()> stop;  ///< asked between tokens, if set on every rank: any rank's yes ends the replica's jobs
@@ -52,9 +52,9 @@ using StopsAt = std::function<bool(std::size_t job, std::int32_t token)>;
 /// Told each new token of a job, on all ranks of its replica. Not for beams.
 using NewToken = std::function<void(std::size_t job, std::int32_t token)>;
 
-/// What a decoder must be made for so that these jobs can be generated; `groups` at most, of `samples` jobs.
-/// `context`: ModelConfig::predicted_length(). Error(configuration) if a prompt that is to be scored, or one with its
-/// beams, is longer than the context.
+/// Sizes that a decoder must be made for so that these jobs can be generated: at most `groups` groups, of `samples`
+/// jobs each. `context`: ModelConfig::predicted_length(). Error(configuration) if a prompt that is to be scored, or one
+/// with its beams, is longer than the context.
 DecoderSizes sizes_for(std::span<const GenerationJob> jobs, const GenerationOptions& options, std::int64_t context,
                        std::int64_t samples, std::int64_t groups);
 

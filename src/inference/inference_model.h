@@ -54,7 +54,7 @@ class InferenceModel {
   std::unique_ptr<TensorRegion> region_;
   Stages stages_;  // one: the whole model
   DType type_;
-  BatchBuffer batch_;  // of the longest prefix so far
+  BatchBuffer batch_;  // for the longest prefix so far
   Buffer saved_memory_, scratch_memory_;
 };
 

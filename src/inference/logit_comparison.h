@@ -10,11 +10,11 @@
 
 namespace megatron {
 
-/// What both sides of a conversion say about the same tokens.
+/// Compares the logits of both sides of a conversion for the same tokens.
 struct LogitComparison {
   std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> encoder_tokens;  ///< of an encoder-decoder, whose decoder reads `tokens`
-  std::vector<float> logits;                 ///< of the target, [tokens, vocab_size]
+  std::vector<std::int32_t> encoder_tokens;  ///< for an encoder-decoder, whose decoder reads `tokens`
+  std::vector<float> logits;                 ///< the target's, [tokens, vocab_size]
   double largest_difference = 0, largest_logit = 0;
   std::int64_t differing = 0;    ///< logits of other bits, unless neither is a number
   std::int64_t not_numbers = 0;  ///< logits of the source

@@ -25,12 +25,12 @@ struct Row {
   std::size_t job = 0;
   bool running = false;
   Tokens context = {};
-  bool encoded = false;     ///< of an encoder-decoder: its encoder has read the job's text
+  bool encoded = false;     ///< for an encoder-decoder: its encoder has read the job's text
   std::int64_t start = 0;   ///< tokens of the context that are left out
   std::int64_t cached = 0;  ///< tokens after these that the cache has
 
   // In the pass under way.
-  std::int64_t read = 0;  ///< of the context's tokens
+  std::int64_t read = 0;  ///< tokens of the context that the pass reads
   std::int64_t wanted = 0;
   Tokens guesses = {};  ///< that follow these
 
@@ -38,8 +38,9 @@ struct Row {
   std::int64_t unread() const { return size() - start - cached; }
 };
 
-/// What the sampling rank says, for each sample: how many places follow and how the text ended; for each of its places:
-/// token, log-probability, and as many pairs of the likeliest. Before all: whether the logits are finite.
+/// Numbers that the sampling rank tells the others, for each sample: how many places follow and how the text ended; for
+/// each of its places: token, log-probability, and `likeliest` pairs of the likeliest tokens. In front of all: whether
+/// the logits are finite.
 class Verdicts {
  public:
   Verdicts(std::int64_t samples, std::int64_t places, std::int64_t likeliest)
@@ -221,7 +222,7 @@ void SampledGroup::choose(std::span<float> logits) {
   }
 }
 
-/// What is asked for of the model's own logits, besides a token.
+/// Reports what was asked for about the model's own logits, besides a token.
 void SampledGroup::report(std::int64_t sample, std::int64_t place, std::int64_t number, std::span<const float> logits) {
   if (options().logits) options().logits(rows_[static_cast<std::size_t>(sample)].job, number, logits);
   if (options().likeliest > 0) {
@@ -268,7 +269,7 @@ void SampledGroup::choose_row(std::int64_t sample, std::span<float> logits) {
     if (options().log_probabilities) {
       verdicts_.set_log_probability(sample, place, own[static_cast<std::size_t>(token)] - log_sum_exp(own));
     }
-    // What follows was computed after the guess.
+    // The places that follow were computed after the guess.
     if (ending != Ending::none || place + 1 == row.wanted) return;
     if (token != row.guesses[static_cast<std::size_t>(place)]) return;
     context.push_back(token);

@@ -66,7 +66,7 @@ class Candidates {
   std::size_t sorted_ = 0;  // as many of the first are in their places
 };
 
-/// Of finite numbers, at least one.
+/// Takes finite numbers, at least one.
 float largest(std::span<const float> logits) {
   float highest = logits[0];
 #pragma omp simd reduction(max : highest)

@@ -10,7 +10,7 @@
 
 namespace megatron {
 
-/// What to say where the model's logits are not finite.
+/// Message where the model's logits are not finite.
 inline constexpr std::string_view kNotFinite =
     "not all of the model's logits are finite numbers: its training has diverged; generate from an older checkpoint";
 
@@ -62,7 +62,7 @@ class StopTexts {
   /// Takes the next piece; returns the text that is certain to be before any stop text. Nothing once stopped.
   std::string add(std::string_view piece);
   bool stopped() const { return stopped_; }
-  /// What was held back, when no more text comes.
+  /// Returns the text that was held back; called when no more text comes.
   std::string rest();
 
  private:

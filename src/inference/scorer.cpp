@@ -8,7 +8,7 @@ namespace megatron {
 
 namespace {
 
-// Of one sequence each in its columns, without documents.
+// Passes over one sequence in each column, without documents.
 PassForm form_of(const Config& config, std::int64_t longest) {
   PassForm form{batch_layout(config).without(&Rows::weights), [](const BatchLayout& batch, Arena& memory) {
                   const std::int64_t targets = batch.sizes.rows[0] * batch.sizes.samples;

@@ -18,7 +18,7 @@ namespace megatron {
 /// config_for_passes() of a model that predicts next tokens; another is Error(configuration).
 Config config_for_scoring(const CheckpointReader& checkpoint, const ScoringLayout& layout);
 
-/// What the scorer of the rank at `at` takes for sequences of at most `longest` inputs.
+/// Memory that the scorer of the rank at `at` takes for sequences of at most `longest` inputs.
 MemoryUse plan_scoring(const Config& config, const GridShape& shape, const GridCoordinates& at, std::int64_t longest,
                        TransportKind kind);
 
@@ -33,7 +33,7 @@ class Scorer {
   /// Error(numerics) if a score is not a finite number.
   std::vector<TargetScore> score(std::span<const ScoredSequence> sequences,
                                  const std::function<void(std::int64_t done)>& progress = nullptr);
-  /// What is held, and of arenas their high water: after a pass, what the plan says.
+  /// Memory that is held, for arenas their high water: after a pass, as much as the plan says.
   MemoryUse used() const;
 
  private:

@@ -22,10 +22,10 @@ struct ConversionReport {
   std::int64_t bytes = 0, tensors = 0;
   bool has_tokenizer = false;               ///< its files were there and were copied, or say what the vocabulary is
   std::string tokenizer_file;               ///< that an import's tokenizer was made from; empty: not of such a folder
-  std::int64_t zero_rows = 0;               ///< of tokens that this program added to the vocabulary of an import
+  std::int64_t zero_rows = 0;               ///< rows for tokens that this program added to the vocabulary of an import
   std::int64_t left_out = 0;                ///< added tokens of an import that the model has no rows for
   std::string unsupported_tokenizer;        ///< why an import could not use the folder's first file; empty if it could
-  std::vector<std::string> lost;            ///< of the model's keys in an export, as lost_in_format() says
+  std::vector<std::string> lost;            ///< keys of the model that an export loses, as lost_in_format() says
   std::optional<LogitComparison> compared;  ///< unless it was not asked for
 };
 

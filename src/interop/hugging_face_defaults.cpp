@@ -139,14 +139,14 @@ const json kGptNeox = {{"vocab_size", 50432},       {"hidden_size", 6144},      
                        {"rotary_pct", 0.25},        {"rotary_emb_base", 10000},    {"rope_scaling", nullptr},
                        {"attention_dropout", 0.0},  {"hidden_dropout", 0.0},       {"max_position_embeddings", 2048},
                        {"initializer_range", 0.02}, {"layer_norm_eps", 1e-5},      {"use_parallel_residual", true},
-                       {"is_decoder", false},  // which changes nothing
+                       {"is_decoder", false},  // changes nothing
                        {"attention_bias", true},    {"tie_word_embeddings", false}};
 
 const json kBloom = {{"vocab_size", 250880},
                      {"hidden_size", 64},
                      {"n_layer", 2},
                      {"n_head", 8},
-                     {"seq_length", 2048},  // which the class does not know, as ALiBi has any number of positions
+                     {"seq_length", 2048},  // unknown to the class, as ALiBi has any number of positions
                      {"layer_norm_epsilon", 1e-5},
                      {"initializer_range", 0.02},
                      {"apply_residual_connection_post_layernorm", false},
@@ -192,7 +192,7 @@ const json kT5 = {{"vocab_size", 32128},
                   {"num_layers", 6},
                   {"num_decoder_layers", nullptr},
                   {"num_heads", 8},
-                  {"n_positions", 512},  // which the class does not know, as distances have no end
+                  {"n_positions", 512},  // unknown to the class, as distances have no end
                   {"relative_attention_num_buckets", 32},
                   {"relative_attention_max_distance", 128},
                   {"dropout_rate", 0.1},

@@ -68,7 +68,7 @@ void read_sparse_layers(const HuggingFaceKeys& keys, ModelConfig& model) {
 void write_sparse_layers(const ModelConfig& model, json& config) {
   const MoeConfig& moe = model.moe;
   write_router(moe, config, "num_experts");
-  config["num_local_experts"] = moe.experts;  // what newer versions write
+  config["num_local_experts"] = moe.experts;  // the key that newer versions write
   config["moe_intermediate_size"] = moe.ffn_hidden_size;
   config["norm_topk_prob"] = moe.renormalize;
   config["decoder_sparse_step"] = moe.every;
@@ -110,7 +110,7 @@ void write_qwen3_moe(const ModelConfig& model, json& config) {
   write_sparse_layers(model, config);
 }
 
-/// Of either generation of Qwen's experts.
+/// Adds the names of either generation of Qwen's experts.
 HuggingFaceNames with_sparse_layers(HuggingFaceNames names) {
   names.router = "mlp.gate";
   names.expert = "mlp.experts.";

@@ -67,7 +67,7 @@ void write_phi(const ModelConfig& model, json& config) {
   write_rotation(model, config);
 }
 
-// What rows have in common.
+// Helpers that rows share.
 
 template <class Change>
 ModelConfig form_with(const ModelConfig& of, const Change& change) {

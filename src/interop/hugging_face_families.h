@@ -25,7 +25,7 @@ inline const std::vector<const char*> kRotaryFrequencies = {".rotary_emb.inv_fre
 /// Names in config.json; null: the family has no such key, and its form or another size says it.
 struct HuggingFaceSizes {
   const char *hidden = nullptr, *layers = nullptr, *heads = nullptr;
-  const char* groups = nullptr;     ///< of keys and values; null here or in a file: as many as heads
+  const char* groups = nullptr;     ///< number of groups of keys and values; null here or in a file: as many as heads
   const char* head_size = nullptr;  ///< null here or in a file: hidden / heads
   const char* ffn = nullptr;        ///< null here or in a file: 4 · hidden
   const char* positions = nullptr;
@@ -46,17 +46,17 @@ enum class HuggingFaceQkv {
 /// Names of tensors without ".weight" and ".bias", those of a layer after `layer` and its number; null: the family has
 /// none.
 struct HuggingFaceNames {
-  const char* prefix = nullptr;  ///< which the tensors of a model that was saved without its head lack
+  const char* prefix = nullptr;  ///< missing from the tensors of a model that was saved without its head
   const char *word = nullptr, *position = nullptr, *embedding_norm = nullptr;
   const char* layer = nullptr;
   const char *attention_norm = nullptr, *mlp_norm = nullptr;
   const char *query = nullptr, *key = nullptr, *value = nullptr;  ///< or
   const char* query_key_value = nullptr;
   const char *output = nullptr, *gate = nullptr, *up = nullptr, *down = nullptr;
-  /// Of layers with experts: the router, what is in front of an expert's number, and an expert's matrices after it.
+  /// Layers with experts: the router, the name in front of an expert's number, and an expert's matrices after it.
   const char *router = nullptr, *expert = nullptr;
   const char *expert_gate = nullptr, *expert_up = nullptr, *expert_down = nullptr;
-  /// What is in front of the same matrices of the shared experts, and the linear layer of their gate.
+  /// The name in front of the same matrices of the shared experts, and the linear layer of their gate.
   const char *shared_expert = nullptr, *shared_gate = nullptr;
   const char *query_norm = nullptr, *key_norm = nullptr;
   const char *final_norm = nullptr, *head = nullptr;
@@ -74,7 +74,7 @@ HuggingFaceDefaults hugging_face_defaults(const std::string& family);
 
 struct HuggingFaceFamily;
 
-/// Which of their tensors our records are, of a model whose layers are a decoder's.
+/// Maps our records to their tensors, for a model whose layers are a decoder's.
 std::vector<HuggingFaceTensor> decoder_tensors(const ModelConfig& model, const HuggingFaceFamily& family,
                                                std::int64_t vocab_rows);
 
@@ -88,7 +88,7 @@ std::vector<HuggingFaceTensor> t5_tensors(const ModelConfig& model, const Huggin
 
 struct HuggingFaceFamily {
   const char *name, *architecture;  ///< "model_type", and the class of the model with its head
-  ModelConfig form;                 ///< what all members have in common
+  ModelConfig form;                 ///< common to all members
   std::vector<FreeKey> free;
   HuggingFaceSizes sizes;
   HuggingFaceDefaults defaults;
@@ -109,7 +109,7 @@ struct HuggingFaceFamily {
   /// head that is not scaled as a copy of the word table, of an untied model.
   bool tied_head_is_scaled = false;
   bool begins_texts = false;  ///< where its tokenizer's files do not say: <s> or <bos> begins every text
-  /// What the other members do not say: reads and writes the rest of config.json. The first throws Error(checkpoint)
+  /// Read and write the rest of config.json, which the other members do not say. The first throws Error(checkpoint)
   /// naming a key that says something our model cannot do.
   void (*read)(const HuggingFaceKeys& keys, ModelConfig& model);
   void (*write)(const ModelConfig& model, nlohmann::json& config);

@@ -12,7 +12,7 @@
 
 namespace megatron {
 
-inline constexpr std::int64_t kMostOfAnySize = 1 << 24;  ///< of any size, so that no product of two overflows
+inline constexpr std::int64_t kMostOfAnySize = 1 << 24;  ///< limit of any size, so that no product of two overflows
 
 class HuggingFaceKeys {
  public:

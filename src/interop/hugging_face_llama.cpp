@@ -30,7 +30,7 @@ std::string kind_of_layers(const HuggingFaceKeys& keys, std::int64_t layers) {
 }  // namespace
 
 void read_mistral(const HuggingFaceKeys& keys, ModelConfig& model) {
-  kind_of_layers(keys, model.layers);  // which has no effect where it is the same for all
+  kind_of_layers(keys, model.layers);  // a kind that is the same for all layers has no effect
   model.attention_window = keys.size("sliding_window", 0);
   read_rotation(keys, model);
 }
@@ -95,7 +95,7 @@ void read_gemma(const HuggingFaceKeys& keys, ModelConfig& model) {
 
 void write_gemma(const ModelConfig& model, nlohmann::json& config) {
   config["attention_bias"] = model.bias.query_key_value;
-  config["hidden_activation"] = config["hidden_act"];  // what some versions read instead
+  config["hidden_activation"] = config["hidden_act"];  // some versions read this instead
   write_rotation(model, config);
 }
 

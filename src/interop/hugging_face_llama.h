@@ -1,4 +1,4 @@
-// What Hugging Face families of Llama's form share, for the files that have their rows.
+// Shared by the Hugging Face families of Llama's form, for the files that have their rows.
 #pragma once
 
 #include "interop/hugging_face_families.h"

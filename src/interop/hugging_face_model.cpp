@@ -36,7 +36,7 @@ std::string in_words(const std::vector<std::string>& names) {
   return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
-/// What an input file would have to say for the model to be of this family.
+/// Lists what an input file would have to say for the model to be of this family.
 std::vector<std::string> obstacles(const ModelConfig& model, const HuggingFaceFamily& family) {
   if (model.family != family.form.family) return {fmt::format("model.family must be \"{}\"", family.form.family)};
   std::vector<std::string> found;
@@ -147,7 +147,7 @@ void require_format(const ModelConfig& model, HuggingFaceFormat format) {
 
 namespace {
 
-/// What families with experts do not say of them.
+/// Lists settings of experts that families with experts have no keys for.
 std::vector<std::string> lost_of_experts(const MoeConfig& moe, HuggingFaceFormat format) {
   const MoeConfig standard;
   std::vector<std::string> keys;
@@ -275,7 +275,7 @@ json with_usual_names(json config, const HuggingFaceDefaults& defaults) {
   return config;
 }
 
-/// What export adds for import.
+/// Reads the keys that export adds for import.
 void read_own(const json& own, HuggingFaceModel& imported) {
   imported.model.sequence_length = integer_at(own, "sequence_length", 1, imported.model.max_position_embeddings);
   if (own.contains("decoder_sequence_length")) {
@@ -345,7 +345,7 @@ Config config_of(const HuggingFaceModel& imported) try {
   config.data.train = "imported";
   resolve(config, 1, nullptr);
   reject_unsupported_keys(config);
-  parse_config_text(print_config(config), "as a configuration of ours");  // what single keys may be
+  parse_config_text(print_config(config), "as a configuration of ours");  // checks the values of single keys
   return config;
 } catch (const Error& error) {  // whichever rule it is, a stranger's file breaks it
   if (error.kind() != ErrorKind::configuration) throw;

@@ -64,25 +64,25 @@ HuggingFaceFormat format_of(const ModelConfig& model);
 /// Error(configuration) naming each key of the model that the format has no place for.
 void require_format(const ModelConfig& model, HuggingFaceFormat format);
 
-/// Of a model in one of the formats, with `vocab_rows` rows of vocabulary tables: all of its tensors.
+/// All tensors of a model in one of the formats, with `vocab_rows` rows of vocabulary tables.
 std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelConfig& model, HuggingFaceFormat format,
                                                     std::int64_t vocab_rows);
 
 /// Whether a tensor of theirs is a buffer that follows from the configuration.
 bool is_derived(const std::string& name, HuggingFaceFormat format);
 
-/// What config.json of this format has no place for, and a model can do without: a line for people each.
+/// Settings that config.json of this format has no place for and a model can do without: a line for people each.
 std::vector<std::string> lost_in_format(const ModelConfig& model, HuggingFaceFormat format);
 
 /// config.json.
 nlohmann::json hugging_face_config(const ModelConfig& model, HuggingFaceFormat format, const char* dtype);
 
-inline constexpr const char* kOwnConfigKey = "megatron_train";  ///< of config.json: what only we know of a model
+inline constexpr const char* kOwnConfigKey = "megatron_train";  ///< key of config.json for what only we know of a model
 
 struct HuggingFaceModel {
   HuggingFaceFormat format = HuggingFaceFormat::gpt2;
   ModelConfig model;            ///< not resolved; sequence_length is all positions unless our own key says less
-  std::int64_t vocab_rows = 0;  ///< of their vocabulary tables
+  std::int64_t vocab_rows = 0;  ///< rows of their vocabulary tables
   std::optional<Vocabulary> vocabulary;  ///< that our own key names
 };
 /// The reverse, of a stranger's file, whose layers are bounded by the number of tensors. Throws Error(checkpoint)

@@ -31,7 +31,7 @@ class HuggingFaceGather {
  private:
   const CheckpointReader& source_;
   OpenDatasets open_;
-  std::vector<float> scratch_;  // of the largest whose rows lie differently there
+  std::vector<float> scratch_;  // holds the largest tensor whose rows lie differently there
 };
 
 /// A tensor's name in the files, some of which have it under another than the family's; that one if they lack it.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kGated = "gated-";
 
-/// Those that files can name, as input files write them.
+/// Activations that files can name, as input files write them.
 std::vector<std::string> activations_with_names() {
   std::vector<std::string> names;
   for (const ActivationRow& row : kActivations) {

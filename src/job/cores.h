@@ -13,7 +13,7 @@
 
 namespace megatron {
 
-/// What one rank may use.
+/// Cores that one rank may use.
 struct RankCores {
   std::string host;
   int of_host = 0;      ///< how many the host has

@@ -27,7 +27,7 @@ namespace {
 constexpr double kSecondsToPrint = 60, kSecondsToAbort = 15;  // both may hang themselves
 constexpr double kLongestWork = 10;   // limits: a thread that works for longer is lost in a loop
 constexpr double kWordsInGrace = 8;   // how often a host speaks and listens
-constexpr double kLeastShare = 0.01;  // of a core: a thread that only waits takes less
+constexpr double kLeastShare = 0.01;  // share of a core: a thread that only waits takes less
 
 /// Ends the process unless it is moved or dropped in time: printing, and words to other hosts, can hang on a file
 /// system that does not answer. A separate thread does so, because such a system holds a thread beyond any signal.

@@ -51,7 +51,7 @@ class HangWatch {
     std::uint64_t changes = 0;
     ThreadWork work;
     double seconds = 0;  // since a change was seen
-    double idle = 0;     // of these since it was last seen at work
+    double idle = 0;     // the part of `seconds` since it was last seen at work
   };
   struct Grid {
     GridShape shape;
@@ -85,7 +85,7 @@ class HangWatch {
   HangWords words_;
   double since_word_ = 0;
   bool said_works_ = false;
-  mutable std::mutex mutex_;  // of the three below
+  mutable std::mutex mutex_;  // guards the three below
   bool stop_ = false;
   std::optional<Grid> grid_;
   bool moves_words_ = false;  // to the grid's folder

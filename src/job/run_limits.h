@@ -26,7 +26,7 @@ class RunLimits {
   void step_took(double seconds);
   void save_took(double seconds);
 
-  /// What to stop for, in words for a message; empty: continue. To be asked before each step: a time limit counts as
+  /// The reason to stop, in words for a message; empty: continue. To be asked before each step: a time limit counts as
   /// reached when another step and a save might not end before it. Looks at the file about once a second.
   std::string reached();
 

@@ -20,7 +20,7 @@ namespace megatron {
 BatchLayout bert_batch_layout(const Config& config);
 /// Masked tokens, and the order of the two texts; or the task.
 LossTerms bert_loss_terms(const Config& config);
-/// Those of the word table, which a task's head does not use.
+/// Ties of the word table, which a task's head does not use.
 std::vector<std::vector<int>> bert_ties(const Config& config);
 
 class BertStage final : public Stage {

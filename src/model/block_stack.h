@@ -14,7 +14,7 @@ namespace megatron {
 struct LayerSpan {
   std::string name = "layers";
   std::int64_t first_number = 0;            ///< declared as NAME.first_number.… and following
-  std::int64_t first_layer = 0;             ///< of the whole model: dropout masks depend on it
+  std::int64_t first_layer = 0;             ///< in the whole model: dropout masks depend on it
   std::int64_t layers = 0, recomputed = 0;  ///< the first `recomputed` of them are computed again by a backward
   const MoeConfig* moe = nullptr;           ///< says by number which have experts, if the sizes have any
   std::int64_t expert_layers_before = 0;    ///< in the model's other stack, if that comes first
@@ -22,7 +22,7 @@ struct LayerSpan {
 
 class BlockStack {
  public:
-  /// Of each block; those with cross-attention or experts have their part of it in `cross` or `moe`.
+  /// Saved state of each block; blocks with cross-attention or experts have their part of it in `cross` or `moe`.
   struct Saved {
     std::vector<Block::Saved> blocks;
     std::vector<Block::CrossSaved> cross;
@@ -35,7 +35,7 @@ class BlockStack {
 
   /// Declares the layers' parameters.
   BlockStack(ParameterBuilder& builder, const BlockSizes& sizes, const LayerSpan& span);
-  /// Of a whole chunk, as layers.N.…, of which the first recompute.layers are computed again.
+  /// Declares a whole chunk's layers, as layers.N.…, of which the first recompute.layers are computed again.
   BlockStack(ParameterBuilder& builder, const BlockSizes& sizes, const MoeConfig& moe, const ModelChunk& chunk,
              const RecomputeConfig& recompute);
 
@@ -53,7 +53,7 @@ class BlockStack {
   std::vector<Block> blocks_;
 };
 
-/// Of x [s, b, h], some of its s·b rows by their numbers, i32 [n]: [1, n, h], in context.saved.
+/// Chosen rows of x [s, b, h], by their numbers among its s·b rows, i32 [n]: [1, n, h], in context.saved.
 ConstTensor chosen_rows(Context& context, ConstTensor x, ConstTensor rows);
 
 }  // namespace megatron

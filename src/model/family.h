@@ -29,9 +29,9 @@ struct ModelFamily {
                         ParameterStore& store);
   /// Sets of stages that hold copies of the same parameters, for GridShape::ties; parameters are marked by the index.
   std::vector<std::vector<int>> (*ties)(const Config& config);
-  /// What its micro-batches are made of, at most.
+  /// Layout of its micro-batches: all that they may consist of.
   BatchLayout (*batch_layout)(const Config& config);
-  /// What the model minimises in training.
+  /// Terms of the loss that the model minimises in training.
   LossTerms (*loss_terms)(const Config& config);
   /// As flops_per_token() says.
   FlopsPerToken (*flops)(const ModelConfig& model, RecomputedLayers recomputed, std::int64_t sequence);
@@ -50,7 +50,7 @@ inline Stages make_stages(const Config& config, const ProcessGrid& grid, const T
   return family_of(config.model).make_stages(config, grid, region, store);
 }
 
-/// Of the configured micro-batch size and sequence lengths.
+/// The layout for the configured micro-batch size and sequence lengths.
 inline BatchLayout batch_layout(const Config& config) {
   return family_of(config.model).batch_layout(config);
 }

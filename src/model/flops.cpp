@@ -14,19 +14,19 @@ std::int64_t attention_parameters(const ModelConfig& model) {
   return h * (query + key_value) + query * h;
 }
 
-/// Of a feed-forward part of this inner width.
+/// Parameters of a feed-forward part of this inner width.
 std::int64_t feed_forward_parameters(const ModelConfig& model, std::int64_t ffn) {
   return (model.gated() ? 3 : 2) * model.hidden_size * ffn;
 }
 
-/// Of the dense part of a layer with experts, and of what mixes it with them.
+/// Parameters of the dense part of a layer with experts, and of what mixes it with them.
 std::int64_t dense_part_parameters(const ModelConfig& model) {
   const MoeConfig& moe = model.moe;
   if (moe.residual) return feed_forward_parameters(model, model.ffn_hidden_size) + 2 * model.hidden_size;
   return feed_forward_parameters(model, moe.shared_ffn()) + (moe.shared_gate ? model.hidden_size : 0);
 }
 
-/// Of a stack of layers, what multiplies a token: of its experts those that it goes through, dropped or not.
+/// Parameters of a stack of layers that multiply a token: of the experts, those that it goes through, dropped or not.
 std::int64_t stack_parameters(const ModelConfig& model, std::int64_t layers) {
   const MoeConfig& moe = model.moe;
   const std::int64_t with_experts = moe.layers_among(layers);
@@ -37,13 +37,13 @@ std::int64_t stack_parameters(const ModelConfig& model, std::int64_t layers) {
          (layers - with_experts) * feed_forward_parameters(model, model.ffn_hidden_size) + with_experts * experts;
 }
 
-/// Of a stack's layer, as if all were alike.
+/// Parameters of a stack's layer, as if all were alike.
 double layer_parameters(const ModelConfig& model, std::int64_t layers) {
   return static_cast<double>(stack_parameters(model, layers)) / static_cast<double>(layers);
 }
 
-/// Of a layer's last projection, which recomputation does not repeat; that of experts it does, and of a dense part next
-/// to them that is not just added.
+/// Parameters of a layer's last projection, which recomputation does not repeat. It does repeat the last projection of
+/// experts, and that of a dense part next to them that is not just added.
 double last_projection(const ModelConfig& model, std::int64_t layers) {
   const MoeConfig& moe = model.moe;
   const std::int64_t with_experts = moe.layers_among(layers), shared = moe.shared_gate ? 0 : moe.shared_ffn();
@@ -84,7 +84,7 @@ FlopsPerToken encoder_flops_per_token(const ModelConfig& model, RecomputedLayers
   if (sequence == 0) sequence = model.sequence_length;
   const auto h = static_cast<double>(model.hidden_size);
   const auto classes = static_cast<double>(model.task_outputs > 0 ? model.task_outputs : 2);
-  // Of pretraining, a dense layer in front of the vocabulary; of a task, no vocabulary. The pooler reads one row.
+  // Pretraining has a dense layer in front of the vocabulary; a task has no vocabulary. The pooler reads one row.
   double heads = model.task_outputs > 0 ? -h * static_cast<double>(model.padded_vocab()) : h * h;
   heads += (h * h + classes * h) / static_cast<double>(sequence);
   // The norm after a post-norm layer's last projection reads it: it is repeated too.

@@ -7,7 +7,7 @@
 
 namespace megatron {
 
-/// Of the whole model's layers, those of one chunk.
+/// The layers of one chunk, among those of the whole model.
 struct ModelChunk {
   std::int64_t first_layer = 0, layers = 0;  ///< an encoder-decoder's encoder has the first of all layers
   bool first = false, last = false;          ///< with what comes before and after all layers

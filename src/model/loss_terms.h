@@ -11,8 +11,8 @@ namespace megatron {
 
 struct LossTerm {
   std::string name;        ///< in metrics
-  double coefficient = 1;  ///< of the mean, in the loss that is minimised
-  double per_sample = 0;   ///< what each sample adds to the count; 0: what the samples themselves say (data/samples.h)
+  double coefficient = 1;  ///< the mean's, in the loss that is minimised
+  double per_sample = 0;   ///< added to the count by each sample; 0: the samples themselves say it (data/samples.h)
 };
 
 /// A model has at least one. The first is the one that a perplexity is made of.

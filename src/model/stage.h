@@ -21,8 +21,8 @@ struct Link {
 /// One tensor for each link, in their order.
 using StageData = std::vector<Tensor>;
 
-/// What a stage keeps of one micro-batch from forward to backward; each model derives its own. Its tensors live in the
-/// slot's arena. Made once per slot.
+/// State that a stage keeps of one micro-batch from forward to backward; each model derives its own. Its tensors live
+/// in the slot's arena. Made once per slot.
 struct StageSaved {
   virtual ~StageSaved() = default;
 };
@@ -31,14 +31,14 @@ class Stage {
  public:
   virtual ~Stage() = default;
 
-  /// What comes from the previous stage and what goes to the next one: a stage sends what the next one receives. They
-  /// differ where a stream begins or ends.
+  /// Links from the previous stage and to the next one: a stage sends what the next one receives. They differ where a
+  /// stream begins or ends.
   virtual std::span<const Link> receives() const = 0;
   virtual std::span<const Link> sends() const = 0;
   bool first() const { return receives().empty(); }
   bool last() const { return sends().empty(); }
 
-  /// Which fields of a batch its layers read: by default the first stage embeds, all attend, the last has the head.
+  /// Whether its layers read a field of a batch: by default the first stage embeds, all attend, the last has the head.
   virtual bool reads(const BatchField& field) const;
 
   virtual std::unique_ptr<StageSaved> make_saved() const = 0;

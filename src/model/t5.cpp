@@ -182,7 +182,7 @@ Tensor T5Stage::memory_in(Context& context, const StageData& out) const {
 ConstTensor T5Stage::run_encoder(Context& main, const StageData& in, const StageData& out, Saved* saved) const {
   if (!encoder_) return in.back();
   Context context = main.on(Stream::encoder);
-  context.cache = nullptr;  // of the decoder's tokens
+  context.cache = nullptr;  // it holds the decoder's tokens
   const Tensor memory = memory_in(context, out), end = memory_norm_ ? Tensor() : out[0];
   std::optional<ArenaScope> given_back;
   if (saved == nullptr) given_back.emplace(context.saved);

@@ -1,11 +1,6 @@
 // T5: an encoder, and a decoder that attends to it (Raffel et al. 2020), as a pipeline stage or one of its chunks. Keys
 // of ModelConfig choose between Megatron's form (learned positions, LayerNorm, biases) and the original (attention
 // biases by distance, RMSNorm, no other biases).
-//
-// The encoder's layers come first, then the decoder's, and a chunk holds any consecutive part of them. Its first layer
-// decides what it receives, its last layer what it sends: within the encoder, the encoder's stream; after it, the
-// encoder's normalized output ("memory"), which all decoder chunks receive and pass on next to the decoder's stream.
-// The memory's gradient travels back the same way; each chunk adds the gradient of its cross-attention layers.
 #pragma once
 
 #include <optional>
@@ -19,14 +14,18 @@
 
 namespace megatron {
 
-/// Of both streams tokens and positions; of the encoder's the lengths, which its own layers and cross-attention read;
-/// of the decoder's, the main one, targets and their losses' weights.
+/// Tokens and positions of both streams; the lengths of the encoder's, which its own layers and cross-attention read;
+/// targets and their losses' weights of the decoder's, which is the main one.
 BatchLayout t5_batch_layout(const Config& config);
 
 /// This rank's chunks, as ModelFamily says.
 std::vector<std::unique_ptr<Stage>> make_t5_stages(const Config& config, const ProcessGrid& grid,
                                                    const TensorRegion& region, ParameterStore& store);
 
+/// The encoder's layers come first, then the decoder's, and a chunk holds any consecutive part of them. Its first layer
+/// decides what it receives, its last layer what it sends: within the encoder, the encoder's stream; after it, the
+/// encoder's normalized output ("memory"), which all decoder chunks receive and pass on next to the decoder's stream.
+/// The memory's gradient travels back the same way; each chunk adds the gradient of its cross-attention layers.
 class T5Stage final : public Stage {
  public:
   /// Declares the parameters of a chunk but the tables, which the rank's chunks share.
@@ -62,8 +61,8 @@ class T5Stage final : public Stage {
                        const ModelChunk& chunk);
   ConstTensor embed(Context& context, const Embedding& embedding, Embedding::Saved& saved) const;
   Shape activation_shape(const Context& context) const;  ///< [s(/t), b, h] of the context's stream
-  /// What the decoder's layers see, in memory that lasts until backward; or, of a chunk that ends inside the encoder,
-  /// nothing. Without `saved`, nothing else is kept.
+  /// Returns the encoder's output for the decoder's layers, in memory that lasts until backward; nothing in a chunk
+  /// that ends inside the encoder. Without `saved`, nothing else is kept.
   ConstTensor run_encoder(Context& context, const StageData& in, const StageData& out, Saved* saved) const;
   Tensor memory_in(Context& context, const StageData& out) const;  ///< where the encoder's output goes
   /// Through the encoder's layers here: `dy` is the gradient of their output, or of the memory where they end.

@@ -283,7 +283,7 @@ class LossPicture {
   std::vector<double> smooth_;
   bool two_units_;
   double right_;
-  double lower_;  // what the panel of accuracies moves those below it by
+  double lower_;  // how far the panel of accuracies moves those below it
   bool empty_ = true;
   Axis loss_, evaluation_, step_;
   std::string out_;

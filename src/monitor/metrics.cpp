@@ -18,7 +18,7 @@ namespace megatron {
 
 namespace {
 
-constexpr std::size_t kMostLoads = 65536;  // of a line, each at most 10 bytes
+constexpr std::size_t kMostLoads = 65536;  // on one line, each at most 10 bytes
 constexpr int kDeepest = 8;                // lines that are written have 4
 
 std::string number(double value) {
@@ -173,7 +173,7 @@ RemovedMetrics truncate_metrics(const std::string& path, std::int64_t last_step,
   RemovedMetrics removed;
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return removed;
   const std::string partial = path + ".partial";
-  BoundedLines lines(path);  // what cannot be read is told before anything is written
+  BoundedLines lines(path);  // a file that cannot be read is told before anything is written
   remove_quietly(partial);   // a link, which would be followed
   std::ofstream kept(partial, std::ios::binary | std::ios::trunc);
   bool torn = false;

@@ -42,7 +42,7 @@ struct TrainMetrics {
   double model_tflops_per_rank = 0, hardware_tflops_per_rank = 0;
   double loss_scale = 1;
   std::int64_t skipped = 0;                   ///< steps skipped for a non-finite loss or gradient since the line before
-  std::optional<ExpertMetrics> experts = {};  ///< of a model that has some
+  std::optional<ExpertMetrics> experts = {};  ///< for a model that has experts
   double time = 0;                            ///< seconds since 1970, UTC
 };
 
@@ -56,8 +56,8 @@ struct EvaluationMetrics {
   std::vector<std::pair<std::string, double>> losses = {};
   std::int64_t samples = 0, tokens = 0;  ///< that the run has trained on by then
   double time = 0;                       ///< seconds since 1970, UTC
-  std::optional<double> accuracy = {};   ///< of a task with labels: the share of `examples` that was told right
-  std::int64_t examples = 0;             ///< of the evaluation, each of which counts once
+  std::optional<double> accuracy = {};   ///< for a task with labels: the share of `examples` that was told right
+  std::int64_t examples = 0;             ///< the evaluation's; each counts once
 };
 
 /// {"kind":"task",...}: an evaluation task after `step` steps.
@@ -107,12 +107,12 @@ using VisitLine = std::function<void(const nlohmann::json& object, std::string_v
 std::int64_t visit_metrics(const std::string& path, const VisitLine& visit,
                            std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max());
 
-/// What stands in front of a task's name in the list of evaluations that are due.
+/// Prefix of a task's name in the list of evaluations that are due.
 inline constexpr const char* kTaskDue = "task ";
 
 /// The lines that truncate_metrics has removed.
 struct RemovedMetrics {
-  std::int64_t lines = 0;       ///< of later steps, of evaluations that are due, and a torn last one
+  std::int64_t lines = 0;       ///< lines of later steps, of evaluations that are due, and a torn last one
   std::int64_t unreadable = 0;  ///< other lines that cannot be read
   std::string kept_as;          ///< the file as it was, where there were any of those
 };

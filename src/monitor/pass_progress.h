@@ -17,7 +17,7 @@ class PassProgress final : public Ranges {
   /// Before a step of `micro_batches` through `chunks` chunks of this rank; `halves`: backwards come in two passes.
   void begin_step(std::int64_t micro_batches, std::int64_t chunks, bool halves);
 
-  /// Of the step's work that is done: 0 to 1, a backward counting as two forwards.
+  /// The share of the step's work that is done: 0 to 1, a backward counting as two forwards.
   double fraction() const;
   std::int64_t micro_batches() const { return micro_batches_.load(std::memory_order_relaxed); }
 
@@ -29,7 +29,7 @@ class PassProgress final : public Ranges {
   void enter(int work);
 
   Ranges* also_ = nullptr;
-  std::array<int, 32> work_of_{};  // of each range that has begun and not ended, for the thread that computes
+  std::array<int, 32> work_of_{};  // one for each range that has begun and not ended, for the thread that computes
   std::size_t depth_ = 0;
   int work_of_backward_ = 2;
   std::atomic<std::int64_t> done_{0}, work_{0}, micro_batches_{0};

@@ -16,7 +16,7 @@ struct ProgressLine {
   double loss = 0;
   std::vector<std::pair<std::string, double>> losses = {};  ///< by name, the terms; shown where there are several
   double grad_norm = 0, learning_rate = 0;
-  double step_seconds = 0;       ///< of one step
+  double step_seconds = 0;       ///< for one step
   double tokens_per_second = 0;  ///< the whole job's
   double remaining_tokens = 0;   ///< to the end of the run
   double remaining_seconds = 0;  ///< not finite: unknown

@@ -54,11 +54,11 @@ class RunWatch {
   const PassProgress& passes_;
   const SavedStep& saved_;
   const Timers::Clock clock_;
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards all below
   std::condition_variable ended_;
   bool end_ = false, acknowledged_ = false;
   std::string what_ = "starting";  // empty: the end
-  std::int64_t step_ = 0;          // of the step under way, if what_ is "step"
+  std::int64_t step_ = 0;          // the step under way, if what_ is "step"
   double launcher_since_ = -1;     // when the launcher's SIGTERM was seen
   double began_, moved_;           // moved_: when fraction_, of the step's passes, was last seen to change
   double fraction_ = 0, step_seconds_ = -1, loss_ = 0, remaining_seconds_ = -1;

@@ -41,7 +41,8 @@ class TraceText {
   /// It arrives at this time and points to the slice that is added next, which begins later: Perfetto reverses an arrow
   /// that points to a slice which began before the one that it leaves, as a wait for its message does.
   void arrow_arrives(const TraceTrack& track, std::int64_t time, std::int64_t number);
-  /// Of an operation of this name under way, which may overlap with others; `number` tells those of a process apart.
+  /// Begin and end of an operation of this name under way, which may overlap with others; `number` tells those of a
+  /// process apart.
   void under_way_begins(std::int64_t process, const TraceSlice& slice, std::int64_t number);
   void under_way_ends(std::int64_t process, const TraceSlice& slice, std::int64_t number);
 
@@ -62,7 +63,7 @@ class TraceFile {
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
-  void write(std::string_view events);  ///< of TraceText::text(), or a piece of it
+  void write(std::string_view events);  ///< all of TraceText::text(), or a piece of it
   void publish();
 
  private:

@@ -24,7 +24,7 @@ ColumnParallelLinear declare_qkv(ParameterBuilder& builder, const std::string& n
   return {builder.store(), weight, bias, 3, h};
 }
 
-// Of this rank's heads; all layers' are the same.
+// Slopes of this rank's heads; all layers' are the same.
 int declare_slopes(ParameterBuilder& builder, const AttentionSizes& sizes) {
   if (!sizes.alibi) return kNone;
   const std::vector<float> all = alibi_slopes(sizes.heads);

@@ -14,22 +14,22 @@
 namespace megatron {
 
 struct AttentionSizes {
-  std::int64_t hidden = 0, heads = 0, groups = 0, head_size = 0;  ///< of the whole model
-  bool bias = true, output_bias = true;                           ///< of query, key and value; of the output
+  std::int64_t hidden = 0, heads = 0, groups = 0, head_size = 0;  ///< the whole model's
+  bool bias = true, output_bias = true;                           ///< for query, key and value; for the output
   bool causal = true;          ///< a query sees no later position; else all up to its sample's length
   std::int64_t window = 0;     ///< positions that a query sees, its own included; 0: all before it
   bool alibi = false;          ///< scores fall with the distance, by a slope of each head (Press et al. 2022)
   int distance_table = kNone;  ///< declared by the model: a learned bias of scores by distance (Raffel et al. 2020)
   DistanceBuckets distance_buckets = {};
   bool scaled = true;                           ///< scores are divided by √head_size
-  std::vector<float> inverse_frequencies = {};  ///< of rotations of queries and keys (Su et al. 2021); empty: none
+  std::vector<float> inverse_frequencies = {};  ///< for rotations of queries and keys (Su et al. 2021); empty: none
   bool query_key_norm = false;                  ///< RMSNorm of each query and key head before that (Henry et al. 2020)
-  double norm_epsilon = 1e-5;                   ///< of that
+  double norm_epsilon = 1e-5;                   ///< that norm's
   double dropout = 0;
-  double deviation = 0.02, output_deviation = 0.02;  ///< of the initial weights
+  double deviation = 0.02, output_deviation = 0.02;  ///< the initial weights'
 };
 
-/// What scores are multiplied with.
+/// Factor that scores are multiplied with.
 float attention_scale(const AttentionSizes& sizes);
 /// Declares NAME.output.{weight,bias}: the projection of all heads' results.
 RowParallelLinear declare_attention_output(ParameterBuilder& builder, const std::string& name,
@@ -69,9 +69,9 @@ class Attention {
     Tensor query, key, value;
   };
   Parts parts(Tensor qkv) const;
-  /// What attention itself reads: of `saved`, with the normalised ones if there are such.
+  /// Tensors that attention itself reads: those of `saved`, with the normalised ones if there are such.
   Parts inputs(const Saved& saved) const;
-  /// Of what query and key begin: turns them to their positions, or gradients back.
+  /// Turns the query and key that a tensor begins with to their positions, or gradients back.
   void rotate(Context& context, Tensor query_and_key, bool inverse) const;
   void normalise(Context& context, Saved& saved) const;
   void normalise_back(Context& context, const Saved& saved, const Parts& gradient) const;

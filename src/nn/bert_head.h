@@ -16,9 +16,9 @@ namespace megatron {
 struct BertHeadSizes {
   std::int64_t vocab = 0;  ///< real vocabulary
   NormSizes norm;
-  bool final_norm = true;  ///< of what all heads read
+  bool final_norm = true;  ///< for the input of all heads
   Activation activation = Activation::gelu;
-  double deviation = 0.02;                               ///< of the initial weights
+  double deviation = 0.02;                               ///< the initial weights'
   int language_model_term = 0, sentence_order_term = 1;  ///< terms of the model's loss
 };
 

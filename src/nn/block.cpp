@@ -50,7 +50,7 @@ void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tenso
   const Range range(context.ops.ranges(), "layer", layer_);
   if (recompute_) {
     const ArenaScope scope(context.scratch);
-    // What weight gradients read is given back here: they run at once.
+    // Memory that weight gradients read is given back here: they run at once.
     Context again = context.saving_in(context.scratch, immediate_weight_gradients());
     CrossSaved cross;
     ExpertLayer::Saved moe;
@@ -208,8 +208,8 @@ void Block::run_back(Context& context, ConstTensor dy, const Saved& saved, Tenso
   if (sizes_.residual == Residual::post_norm) return run_back_post_norm(context, dy, saved, dx);
   const ArenaScope scope(context.scratch);
   const Tensor dnormed = context.scratch.allocate("norm output gradient", dy.shape(), dy.dtype());
-  // Of what attention is added to: through the MLP's norm, and around it. With one norm for both: of that norm's
-  // output.
+  // The gradient of what attention is added to: through the MLP's norm, and around it. With one norm for both: the
+  // gradient of that norm's output.
   const Tensor dmiddle = context.scratch.allocate("residual gradient", dy.shape(), dy.dtype());
   feed_forward_back(context, dy, saved, mlp_norm_ ? dnormed : dmiddle);
   if (mlp_norm_) mlp_norm_->backward(context, dnormed, saved.mlp_norm, dy, dmiddle);

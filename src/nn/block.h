@@ -2,12 +2,7 @@
 // read x and are added to it (parallel residual, Wang & Komatsuzaki 2021). Post-norm: norm(x + dropout(attention(x) +
 // bias)), then the same with the MLP (Devlin et al. 2018). A decoder's block that sees an encoder has cross-attention
 // between the two, in the same form; pre-norm and sequential alone. In place of the MLP may be a mixture of experts, in
-// any of these.
-//
-// A recomputed block keeps its input alone: what else its backward reads lies in scratch while forward runs, is given
-// back, and is computed again there by backward, one block at a time. The same bits, since dropout masks are functions
-// of (seed, step, site, sample), not of when they are drawn. Nothing outside this class knows of it. Its weight
-// gradients run at once.
+// any of these forms.
 #pragma once
 
 #include <optional>
@@ -37,18 +32,22 @@ struct BlockSizes {
   double hidden_dropout = 0;
 };
 
+/// A recomputed block keeps its input alone: the rest that its backward reads lies in scratch while forward runs, is
+/// given back, and is computed again there by backward, one block at a time. The bits are the same, since dropout masks
+/// are functions of (seed, step, site, sample), not of when they are drawn. Nothing outside this class knows of it. The
+/// weight gradients of such a block run at once.
 class Block {
  public:
   struct CrossSaved {
     Norm::Saved norm;
     CrossAttention::Saved attention;
   };
-  struct Saved {                           // of a recomputed block the input, attention_norm.x, alone
+  struct Saved {                           // a recomputed block's: the input, attention_norm.x, alone
     Norm::Saved attention_norm, mlp_norm;  // the latter absent where both parts read one norm
     Attention::Saved attention;
-    CrossSaved* cross = nullptr;  // of a block with cross-attention: the caller's; few blocks need one, many are kept
+    CrossSaved* cross = nullptr;  // the caller's, in a block with cross-attention; few blocks need one, many are kept
     Mlp::Saved mlp;
-    ExpertLayer::Saved* moe = nullptr;  // of a block with experts, instead of the MLP's: as `cross`
+    ExpertLayer::Saved* moe = nullptr;  // in a block with experts, instead of the MLP's: as `cross`
   };
 
   /// Declares NAME.{attention_norm,attention,cross_attention_norm,cross_attention,mlp_norm,mlp}.…, without mlp_norm

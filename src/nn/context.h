@@ -22,14 +22,15 @@ enum class RandomSite : std::uint64_t {
   mlp_output = 3,
   cross_attention = 4,
   cross_attention_output = 5,
-  decoder_embedding = 6,  ///< of an encoder-decoder, whose two streams draw different masks (layer -1)
-  pooled = 7,             ///< of what a task's head reads (layer -1)
-  place_order = 6,        ///< which tokens find a place in an expert (layers from 0 on)
+  decoder_embedding = 6,  ///< in an encoder-decoder, whose two streams draw different masks (layer -1)
+  pooled = 7,             ///< input of a task's head (layer -1)
+  place_order = 6,        ///< choice of tokens that find a place in an expert (layers from 0 on)
   router_input = 7,       ///< noise of what a router reads (layers from 0 on)
 };
 
-/// What a forward pass may be asked for, the same on every tensor rank. It sets these; absent ones are not computed. Of
-/// each target, f32 [s·b] in the order of the logits' rows: the first three. Of a task's head: the scores.
+/// Results that a forward pass may be asked for, the same on every tensor rank. It sets these; absent ones are not
+/// computed. The first three belong to each target: f32 [s·b] in the order of the logits' rows. The scores are a task's
+/// head's.
 struct TargetResults {
   Tensor losses;        ///< -ln(probability of the target), without its weight
   Tensor maximum;       ///< the largest logit
@@ -37,13 +38,13 @@ struct TargetResults {
   Tensor scores = {};   ///< f32 [labels, classes]: the logits of each sample's classes
 };
 
-/// What a decoder's layers see of the encoder: its output, [s(/t), b, h] of the encoder's stream.
+/// The part of the encoder that a decoder's layers see: its output, [s(/t), b, h] of the encoder's stream.
 struct EncoderMemory {
   ConstTensor states;
   Tensor gradient;  ///< in a backward: layers add theirs
 };
 
-/// What the routers of a step's forwards add up on this rank (TallyRoutesArgs).
+/// Tally of the routers of a step's forwards on this rank (TallyRoutesArgs).
 struct RouteTally {
   Tensor choices;    ///< f64 [layers with experts, experts + 1]
   Tensor least_gap;  ///< f64 [1]
@@ -69,7 +70,7 @@ struct Context {
   std::span<const double> gradient_scales = {};
   const TargetResults* results = nullptr;  ///< set where a forward that counts losses is asked for more
   const CachePass* cache = nullptr;        ///< if set: attention also sees the tokens of earlier passes
-  EncoderMemory memory = {};               ///< of an encoder-decoder's decoder layers
+  EncoderMemory memory = {};               ///< for an encoder-decoder's decoder layers
   bool experts_take_all = false;           ///< each has room for all tokens of a sample
   const RouteTally* routes = nullptr;      ///< set where the forward of a training step counts choices of experts
 
@@ -77,7 +78,7 @@ struct Context {
   Tensor loss_sum(int term) const { return loss_sums ? loss_sums.slice(0, term, 1) : Tensor(); }
   double gradient_scale(int term) const { return gradient_scales[static_cast<std::size_t>(term)]; }
 
-  /// Of the stream that the layer at work is on.
+  /// Rows of the stream that the layer at work is on.
   const Rows& rows() const { return micro_batch.rows(stream); }
 
   /// Before a forward reads the values of parameters up to this one, in the order of declaration.

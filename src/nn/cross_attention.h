@@ -40,7 +40,7 @@ class CrossAttention {
   void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
  private:
-  /// Of what lies side by side, [s, b, groups here, d].
+  /// Keys and values that lie side by side, [s, b, groups here, d] each.
   struct KeyValue {
     Tensor key, value;
   };

@@ -114,7 +114,7 @@ void Moe::activate_rounds(Context& context, ConstTensor x, Saved& saved) const {
   const std::int64_t s = context.rows().sequence, b = x.dim(1);
   const std::int64_t tokens = b * (exchanges() ? context.region.local_sequence_length(s) : s);
   const ExpertSlots layout = rounds_layout(tokens);
-  const std::int64_t slots = layout.experts * layout.part_capacity();  // of a round
+  const std::int64_t slots = layout.experts * layout.part_capacity();  // in one round
   const std::int64_t rows = slots / experts * (exchanges() ? context.region.size() : 1);
   saved.x = x;
   const ExpertSlots without_places{.experts = layout.experts};
@@ -194,7 +194,7 @@ void Moe::gates_back(Context& context, ConstTensor dy, const Saved& saved, Tenso
             : dgates;
   context.ops.combine_gates_backward({.x = saved.outputs, .slots = {}, .dy = as_matrix(dy), .dgates = as_matrix(own)});
   if (parts) tensor.all_gather(own, dgates);
-  if (!exchanges() && tensor.size() > 1) tensor.all_reduce(dgates);  // of outputs that are shares
+  if (!exchanges() && tensor.size() > 1) tensor.all_reduce(dgates);  // made of outputs that are shares
 }
 
 void Moe::backward_rounds(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {

@@ -10,7 +10,7 @@ ConstTensor as_vector(ConstTensor x) {
   return x.view({x.elements()});
 }
 
-/// Of the rows outside the tensor region; where there are none, all are 0.
+/// Ids of the rows outside the tensor region; where there are no ids, all are 0.
 ConstTensor local_ids(const Context& context, const ConstTensor& ids) {
   const std::int64_t s = context.rows().sequence;
   if (!ids) {

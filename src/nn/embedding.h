@@ -16,8 +16,8 @@ struct EmbeddingSizes {
   std::int64_t positions = 0;          ///< rows of the position table; 0: there is none
   int position_table = kNone;          ///< that table, where the model declares it: other layers use it too
   std::int64_t types = 0;              ///< rows of the type table; 0: there is none
-  double scale = 1;                    ///< of the words' embeddings
-  std::optional<NormSizes> norm = {};  ///< of the sum; none if absent
+  double scale = 1;                    ///< factor of the words' embeddings
+  std::optional<NormSizes> norm = {};  ///< for the sum; none if absent
   double dropout = 0, deviation = 0.02;
   RandomSite dropout_site = RandomSite::embedding;
   /// A head on this rank multiplies with the same table: then the look-up's gradient is handed to

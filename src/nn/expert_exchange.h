@@ -10,7 +10,7 @@
 
 namespace megatron {
 
-/// Of a tensor whose rows lie by expert: one expert's, as a matrix.
+/// One expert's part of a tensor whose rows lie by expert, as a matrix.
 template <class AnyTensor>
 AnyTensor of_expert(AnyTensor all, std::int64_t index, std::int64_t experts) {
   const std::int64_t columns = all.dim(all.rank() - 1), rows = all.elements() / columns / experts;
@@ -61,7 +61,8 @@ struct ExpertRows {
     while (index < experts && rounds != nullptr && rounds->of(index) <= round) ++index;
     return index;
   }
-  /// Of an expert's rows, all of them this rank's, those that the round fills (of several ranks' each fills its part).
+  /// The rows of an expert that the round fills, all of them this rank's (if they are several ranks', each fills its
+  /// part).
   template <class AnyTensor>
   AnyTensor filled(AnyTensor of_one, std::int64_t index) const {
     return rounds == nullptr ? of_one : of_one.slice(0, 0, rounds->filled(index, round));

@@ -64,7 +64,7 @@ class ExpertLayer {
   Mix mix_;
   Moe experts_;
   std::optional<Mlp> dense_;
-  int weight_ = kNone, bias_ = kNone;  // of the logits
+  int weight_ = kNone, bias_ = kNone;  // the logits'
 };
 
 }  // namespace megatron

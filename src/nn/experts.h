@@ -18,12 +18,12 @@ class Experts {
 
   std::int64_t count() const { return static_cast<std::int64_t>(parts_.size()); }
   std::int64_t local_ffn() const;  ///< f/t
-  std::int64_t local_up() const;   ///< of `up`: 2 f/t with a gate
+  std::int64_t local_up() const;   ///< columns of `up`: 2 f/t with a gate
 
-  /// Of local expert `index` the part of forward() that sets up and activated.
+  /// The part of forward() for local expert `index` that sets up and activated.
   void activate(Context& context, std::int64_t index, ConstTensor x, Tensor up, Tensor activated) const;
-  /// Of local expert `index`: x [rows, h] -> y [rows, h], this rank's share of the sum over tensor ranks. Sets up
-  /// [rows, local_up()] and activated [rows, f/t], which backward reads.
+  /// Local expert `index`: x [rows, h] -> y [rows, h], this rank's share of the sum over tensor ranks. Sets up [rows,
+  /// local_up()] and activated [rows, f/t], which backward reads.
   void forward(Context& context, std::int64_t index, ConstTensor x, Tensor up, Tensor activated, Tensor y) const;
   /// dy [rows, h] is whole; sets dx, this rank's share. dy, x and activated must live until the weight gradients have
   /// run; leaves `up` to them.

@@ -13,12 +13,12 @@
 namespace megatron {
 
 struct KeyValueCache {
-  /// Of one layer, [capacity, b, groups here, d]. In memory the rows of a sample's group lie together.
+  /// One layer's keys and values, [capacity, b, groups here, d]. In memory the rows of a sample's group lie together.
   struct Layer {
     Tensor keys, values;
   };
-  std::vector<Layer> layers;  ///< of one stage
-  std::vector<Layer> memory;  ///< of one stage, of the encoder's output: [encoder_rows, b, groups here, d]
+  std::vector<Layer> layers;  ///< one stage's
+  std::vector<Layer> memory;  ///< one stage's, for the encoder's output: [encoder_rows, b, groups here, d]
   Tensor memory_lengths;      ///< i32 [b]: rows of each sample there
   std::int64_t first_layer = 0;
 
@@ -34,14 +34,14 @@ struct KeyValueCache {
 
 struct CacheSizes {
   std::int64_t capacity = 0;      ///< rows of a sample
-  std::int64_t encoder_rows = 0;  ///< of its encoder's output; 0 of a model without an encoder
+  std::int64_t encoder_rows = 0;  ///< rows of its encoder's output; 0 for a model without an encoder
   std::int64_t samples = 0;
 };
 
 /// The part of a cache that one pass works on.
 struct CachePass {
   const KeyValueCache& cache;
-  std::int64_t first_sample = 0;  ///< of the cache's; as many as the pass has
+  std::int64_t first_sample = 0;  ///< the pass's first one in the cache; the others follow
   ConstTensor offsets;            ///< i32 [b]: rows of each before the pass
   std::int64_t rows = 0;          ///< that the longest has with it
   std::int64_t memory_rows = 0;   ///< that the longest has of its encoder's output

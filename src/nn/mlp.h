@@ -10,10 +10,10 @@
 namespace megatron {
 
 struct MlpSizes {
-  std::int64_t hidden = 0, ffn = 0;  ///< of the whole model
+  std::int64_t hidden = 0, ffn = 0;  ///< the whole model's
   bool bias = true;
   Activation activation = Activation::gelu;
-  double deviation = 0.02, output_deviation = 0.02;  ///< of the initial weights
+  double deviation = 0.02, output_deviation = 0.02;  ///< the initial weights'
 };
 
 class Mlp {

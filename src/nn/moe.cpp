@@ -61,7 +61,7 @@ void Moe::activate(Context& context, ConstTensor x, Saved& saved) const {
   const std::int64_t experts = experts_.count(), h = x.dim(2), b = x.dim(1);
   const DType type = context.activation_type;
   Arena& keep = context.saved;
-  const std::int64_t rows = layout.parts * layout.groups * layout.part_capacity() * b;  // of one expert
+  const std::int64_t rows = layout.parts * layout.groups * layout.part_capacity() * b;  // one expert's
   saved.x = x;
   saved.routes = router_.make_saved(context, layout);
   saved.inputs = keep.allocate("expert inputs", {experts, rows, h}, type);
@@ -104,7 +104,7 @@ void Moe::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor 
   const std::int64_t experts = experts_.count(), first = first_slot(saved.routes, context);
   const DType type = saved.outputs.dtype();
   const Tensor dgates = context.scratch.allocate("gradient of gates", saved.routes.gates.shape(), DType::f32);
-  // Of the experts' outputs, which are read once more before it is set.
+  // The gradient of the experts' outputs, which are read once more before it is set.
   const Tensor outputs =
       saved.outputs.elements() == saved.inputs.elements() ? saved.outputs.view(saved.inputs.shape()) : Tensor();
   const auto allocate_douts = [&] {

@@ -16,7 +16,7 @@ namespace megatron {
 
 struct MoeSizes {
   RouterSizes router;
-  MlpSizes expert;  ///< of one
+  MlpSizes expert;  ///< one expert's
   double capacity_factor = 1, evaluation_capacity_factor = 1;
   std::int64_t minimum_capacity = 1;
   double buffer = 0;  ///< above 0: no token is dropped; a round takes this multiple of the even share of an expert
@@ -28,7 +28,7 @@ class Moe {
   struct Saved {
     ConstTensor x;  ///< [s(/t), b, h]
     Router::Saved routes;
-    Tensor inputs;         ///< of the experts here [experts here, rows of one, h]
+    Tensor inputs;         ///< for the experts here [experts here, rows of one, h]
     Tensor up, activated;  ///< [experts here, rows of one, f/t], up with a gate twice as wide
     Tensor outputs;        ///< by slot, of this rank's tokens [slots, h]: of a group without expert ranks, shares
     // Without drops `inputs`, `up` and `activated` are of the first round, and `outputs` by choice [tokens · k, h].
@@ -57,8 +57,7 @@ class Moe {
   void activate_rounds(Context& context, ConstTensor x, Saved& saved) const;
   void project_rounds(Context& context, const Saved& saved, Tensor y) const;
   void backward_rounds(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
-  /// Of [s, b, …] the rows that this rank sends: all, or those of its part of the sequence where there are expert
-  /// ranks.
+  /// Rows of [s, b, …] that this rank sends: all, or those of its part of the sequence where there are expert ranks.
   template <class AnyTensor>
   AnyTensor own_rows(const Context& context, AnyTensor whole) const;
   /// Where `tokens` of this rank lie, a part for each round that there can be.
@@ -68,11 +67,11 @@ class Moe {
   /// This rank's rows of a round, by expert: sets `to`. `tokens` are the rows of all its tokens.
   void dispatch_round(Context& context, ConstTensor tokens, ConstTensor gates, const Saved& saved, std::int64_t round,
                       Tensor to) const;
-  /// What came back of them, each to its choice: sets choices [tokens · k, h] after the last round.
+  /// Takes the rows that came back, each to its choice: sets choices [tokens · k, h] after the last round.
   void collect_round(Context& context, ConstTensor returned, const Saved& saved, std::int64_t round,
                      Tensor choices) const;
-  /// Of the rounds after the first: their inputs, and what one expert at a time makes of them, in scratch. Absent where
-  /// there can be none.
+  /// Buffers of the rounds after the first, in scratch: their inputs, and what one expert at a time makes of them.
+  /// Absent where there can be none.
   struct LaterRounds {
     Tensor inputs, up, activated;
   };

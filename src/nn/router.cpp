@@ -6,7 +6,7 @@ namespace megatron {
 
 namespace {
 
-/// What the router reads of x: x itself, or x with noise, in memory that is allocated for it.
+/// Input of the router: x itself, or x with noise, in memory that is allocated for it.
 template <class Allocate>
 ConstTensor with_jitter(Context& context, const Jitter& jitter, ConstTensor x, const Allocate& allocate) {
   if (jitter.amount == 0) return x;

@@ -18,7 +18,7 @@ struct RouterSizes {
   bool random_drop = false;  ///< in training, random tokens find no place; else the last ones of the sample
   bool choice_bias = false;  ///< a number per expert is added to its probability for the choice alone
   std::int64_t row = 0;      ///< the layer's among the model's layers with experts
-  int balance_term = kNone, z_term = kNone;  ///< of the model's loss
+  int balance_term = kNone, z_term = kNone;  ///< terms of the model's loss
   double deviation = 0.02;
   double jitter = 0;  ///< in training, what it reads is multiplied by factors in (1 - jitter, 1 + jitter)
 };

@@ -25,7 +25,7 @@ struct WeightProduct {
   ConstTensor dy, x;
   Tensor gradient;
 
-  std::int64_t first_row = 0;  ///< of a look-up: the table's that the gradient begins with
+  std::int64_t first_row = 0;  ///< for a look-up: the row of the table that the gradient begins with
 
   ConstTensor& outside() { return layer == Layer::row_parallel || layer == Layer::look_up ? dy : x; }
 };

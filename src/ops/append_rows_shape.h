@@ -1,4 +1,4 @@
-// What the backends share of append_rows: the checked extents of a call. Reads no element.
+// Shared by the backends for append_rows: the checked extents of a call. Reads no element.
 #pragma once
 
 #include <cstdint>

@@ -1,25 +1,5 @@
-// Device: where tensors live and how bytes get there. Nothing above ops/ asks which device it is, and only the
-// device's own operations, copies and communicators follows a pointer into its memory: it need not be the host's.
-//
-// A device works while the host does something else. There are three queues, each with its own order:
-//
-//   operations    all verbs of Ops, copy_within(), fills of communicators: in the order in which they were called
-//   copies out    start_copy_to_host()
-//   copies in     start_copy_to_device()
-//
-// What orders them is a Ticket, a point in a queue: a copy names the ticket that it waits for on the device, and
-// order_after() makes operations that are called from then on wait for one. Nothing else orders queues, and nothing
-// here but wait(), synchronize(), allocations and the synchronous copies makes the host wait. So a steady step runs as
-// one list of operations with concurrent copies:
-//
-//   Ticket written = device.mark();                                // after the operations so far
-//   Ticket out = device.start_copy_to_host(host, x, n, written);   // later operations may run during it, not write x
-//   device.wait(out);                                              // the host may read `host` now
-//   Ticket in = device.start_copy_to_device(y, host, n, free);     // free: a mark after the last reader of y
-//   device.order_after(in);                                        // operations from here on see it
-//
-// Host memory of asynchronous copies comes from pinned() and stays untouched until the copy's ticket is complete. On a
-// device whose work is done when a call returns (the CPU) all tickets are complete from the start.
+// Device: where tensors live and how bytes get there. Nothing above ops/ asks which device it is, and only the device's
+// own operations, copies and communicators follow a pointer into its memory: it need not be the host's.
 //
 // One thread at a time uses a device: its rank's.
 #pragma once
@@ -45,12 +25,32 @@ struct Ticket {
   std::uint64_t number = 0;  ///< in the order of the queue, from 1; 0: no work at all
 };
 
+/// A device works while the host does something else. There are three queues, each with its own order:
+///
+///   operations    all verbs of Ops, copy_within(), fills of communicators: in the order in which they were called
+///   copies out    start_copy_to_host()
+///   copies in     start_copy_to_device()
+///
+/// Tickets order the queues. A ticket is a point in a queue: a copy names the ticket that it waits for on the device,
+/// and order_after() makes operations that are called from then on wait for one. Nothing else orders queues, and
+/// nothing here but wait(), synchronize(), allocations and the synchronous copies makes the host wait. So a steady step
+/// runs as one list of operations with concurrent copies:
+///
+///   Ticket written = device.mark();                                // after the operations so far
+///   Ticket out = device.start_copy_to_host(host, x, n, written);   // later operations may run during it, not write x
+///   device.wait(out);                                              // the host may read `host` now
+///   Ticket in = device.start_copy_to_device(y, host, n, free);     // free: a mark after the last reader of y
+///   device.order_after(in);                                        // operations from here on see it
+///
+/// Host memory of asynchronous copies comes from pinned() and stays untouched until the copy's ticket is complete. On a
+/// device whose work is done when a call returns (the CPU) all tickets are complete from the start.
 class Device : public Allocator {
  public:
   virtual std::string description() const = 0;  ///< one line for the banner: model, cores or memory
-  /// What ranks of one host share if it is the same text: the GPU's UUID; empty: the host's own memory.
+  /// Name of the memory: ranks of one host with equal names share it. The GPU's UUID; empty: the host's own memory.
   virtual std::string identity() const { return {}; }
-  /// What new allocations can still get, of all that share it together, in bytes; nothing where it is not known.
+  /// Bytes that new allocations can still get, those of all users of the memory together; nothing where it is not
+  /// known.
   virtual std::optional<std::size_t> free_bytes() const = 0;
   /// Whether the host may follow pointers into allocate()'s memory: then communicators of the host move its tensors.
   virtual bool is_host_memory() const = 0;
@@ -98,7 +98,7 @@ Backend make_cpu_backend(int threads = 1);
 // process that loads them. So it is loaded when one of the functions that say so is called, and not before. In a build
 // without it they stand for nothing (cuda/no_cuda.cpp).
 
-/// What was built; the machine it runs on may have less.
+/// Parts of CUDA in this build; the machine that it runs on may have less.
 struct CudaBuild {
   bool cuda = false, nccl = false;
 };
@@ -114,8 +114,8 @@ struct CudaSupport {
   std::string obstacle;       ///< why the library could not be loaded, and what to do; empty: it was, or is not built
   std::string unusable = {};  ///< GPUs or a driver that are there and of no use, and why; empty where there are none
 };
-/// What this machine has of CUDA; found out once. Loads the library. Never throws: no GPU, driver or library is
-/// no fault yet.
+/// CUDA on this machine; found out once. Loads the library. Never throws: a missing GPU, driver or library is no fault
+/// yet.
 const CudaSupport& cuda_support();
 /// For the device with this number among CudaSupport::devices. Loads the library. Throws Error(configuration) where
 /// there is none.

@@ -6,7 +6,7 @@
 
 namespace megatron {
 
-/// What is drawn against: the probability quantised to 16 bits, and the multiplier of what is kept.
+/// Threshold of the draws: the probability quantised to 16 bits; and the factor of the kept values.
 struct DropoutRule {
   std::int32_t threshold = 0;  ///< kept iff the 16-bit draw is >= this; 0..65536
   float scale = 1;             ///< 65536 / (65536 - threshold); 0 when everything is dropped

@@ -40,8 +40,9 @@ struct ExpertSlots {
   }
 };
 
-/// Which rows get an expert's places first: the earlier ones of the sample, or at random. Then it is the row with the
-/// larger noise, word 0 of philox4x32<7>({expert, position, 0, sample}, key); of equal noise the earlier row.
+/// The order in which rows get an expert's places: the earlier rows of the sample first, or at random. At random the
+/// row with the larger noise comes first, word 0 of philox4x32<7>({expert, position, 0, sample}, key); with equal noise
+/// the earlier row.
 struct PlaceOrder {
   bool random = false;            ///< false: nothing else is read
   std::uint64_t key = 0;          ///< random_key(seed, step, site)
@@ -78,7 +79,7 @@ struct RouteLossesArgs {
 struct RouteBackwardArgs {
   ConstTensor probabilities, chosen;     ///< [s, b, experts], i32 [n, top_k]: of forward
   ConstTensor counts;                    ///< as in RouteLossesArgs; with balance_scale
-  ConstTensor log_sums;                  ///< of forward; with z_scale
+  ConstTensor log_sums;                  ///< as in forward; with z_scale
   ConstTensor dgates;                    ///< [n, top_k]
   std::int64_t sequence = 0;             ///< as in RouteLossesArgs
   Tensor dlogits;                        ///< sets, [n, experts]

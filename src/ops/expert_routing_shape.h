@@ -1,4 +1,4 @@
-// What the backends share of the verbs of expert_routing.h: the checked extents and places of a call, which kernels
+// Shared by the backends for the verbs of expert_routing.h: the checked extents and places of a call, which kernels
 // take by value, and the order of preference. Reads no element.
 #pragma once
 
@@ -34,7 +34,7 @@ inline constexpr float kLeastGateSum = 1e-20f;
 struct RoutedRows {
   std::int64_t rows, experts, top_k;
 
-  /// Of tensors [n, experts] and [n, top_k].
+  /// Sizes of tensors [n, experts] and [n, top_k].
   RoutedRows(const char* verb, const ConstTensor& by_expert, const ConstTensor& by_choice)
       : rows(RowsOf(by_expert).rows), experts(RowsOf(by_expert).columns), top_k(RowsOf(by_choice).columns) {
     internal_check(top_k >= 1 && top_k <= experts && experts < INT32_MAX, verb);
@@ -60,7 +60,7 @@ struct RouteForwardShape : RoutedRows {
         gaps(optional_elements_of<float>("route_forward", args.gaps, rows)),
         renormalize(args.renormalize) {}
 
-  /// Of an expert whose probability is known.
+  /// An expert with this probability, as a row prefers it.
   constexpr RankedExpert ranked(float probability, std::int64_t expert) const {
     return RankedExpert::of(choice_bias == nullptr ? probability : probability + choice_bias[expert], expert);
   }
@@ -101,7 +101,7 @@ struct PlanRoutesShape {
     return (position * samples + sample) * top_k + choice;
   }
   constexpr bool is_expert(std::int32_t expert) const { return expert >= 0 && expert < layout.experts; }
-  /// Of an expert's places of this sample the next one, or -1.
+  /// The slot of an expert's place for this sample; -1: past the capacity.
   constexpr std::int32_t slot(std::int32_t expert, std::int64_t place, std::int64_t sample) const {
     return place < layout.capacity ? static_cast<std::int32_t>(layout.slot(expert, place, sample, samples)) : -1;
   }
@@ -112,12 +112,12 @@ struct PlanRoutesShape {
   }
 };
 
-/// What both losses and their gradients are made of.
+/// Terms of both losses and of their gradients.
 struct RouteTerms {
   std::int64_t rows, samples, experts;
   const float* probabilities;
-  double balance_factor;  ///< of Σ counts · probabilities
-  double z_factor;        ///< of Σ log_sums²
+  double balance_factor;  ///< multiplies Σ counts · probabilities
+  double z_factor;        ///< multiplies Σ log_sums²
 
   RouteTerms(const char* verb, const ConstTensor& by_expert, std::int64_t whole_sequence, std::int64_t top_k) {
     internal_check(by_expert.rank() == 3 && top_k >= 1, verb);
@@ -148,7 +148,7 @@ struct RouteBackwardShape : RouteTerms {
   std::int64_t top_k;
   const std::int32_t *chosen, *counts;     ///< counts or null: no gradient of the balance
   const float *log_sums, *dgates;          ///< log_sums or null: no gradient of the z loss
-  float *dlogits, balance_scale, z_scale;  ///< of counts[e], and of log_sums
+  float *dlogits, balance_scale, z_scale;  ///< scales: factors of counts[e], and of log_sums
   bool renormalize;
 
   explicit RouteBackwardShape(const RouteBackwardArgs& args)
@@ -198,7 +198,8 @@ struct ShiftChoiceBiasShape {
         rate(args.rate),
         bias(elements_of<float>("shift_choice_bias", args.bias, experts)) {}
 
-  /// Of an expert, where all experts together were chosen `sum` times: integers that a double holds exactly.
+  /// The shift of an expert's bias, where all experts together were chosen `sum` times: integers that a double holds
+  /// exactly.
   constexpr float shift(std::int64_t expert, double sum) const {
     const double scaled = choices[expert] * static_cast<double>(experts);
     return scaled < sum ? rate : scaled > sum ? -rate : 0.0f;
@@ -231,7 +232,7 @@ struct DispatchRowsShape {
   }
 };
 
-/// Of the rows in slots, those that each of the rows outside has there.
+/// The rows in slots that belong to each of the rows outside.
 template <class T>
 struct SlottedRows {
   std::int64_t rows, top_k, columns;

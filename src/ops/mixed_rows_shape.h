@@ -1,4 +1,4 @@
-// What the backends share of the verbs of mixed_rows.h: the checked extents and places of a call, which kernels take by
+// Shared by the backends for the verbs of mixed_rows.h: the checked extents and places of a call, which kernels take by
 // value. Reads no element.
 #pragma once
 

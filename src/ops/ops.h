@@ -1,15 +1,6 @@
-// Ops: the dictionary of mathematics that models are written in, one virtual verb per whole operation.
+// Ops: the dictionary of mathematics that models are written in, one virtual verb per whole operation. Class Ops says
+// which conventions hold for every verb.
 //
-// Conventions, for every verb:
-//   * Tensors are contiguous and of the activations' dtype unless the comment says otherwise. A default-constructed
-//     tensor marked `optional` is absent.
-//   * Outputs marked `sets` are overwritten, those marked `adds` are added to. Outputs do not alias inputs unless the
-//     comment says `may alias`.
-//   * "n" rows stand for all leading dimensions together: [s, b, h] is n = s*b rows of h. Statistics, gradients of
-//     parameters and scalars are f32 (or f64 where said); sums accumulate in f32 at least.
-//   * No verb returns a host scalar: norms, factors and losses are one-element tensors. What the host must decide by it
-//     gets from read(), which waits.
-//   * A backend throws Error(configuration) naming verb and dtype where it lacks one.
 // CPU: src/cpu, one file per family. Counting (FLOPs and working memory for --dry-run): counting_ops.h.
 #pragma once
 
@@ -27,7 +18,7 @@ namespace megatron {
 
 class Ranges;
 
-/// Which dropout mask: a pure function of (key, sample, head, position, index), see philox.h and design of the masks
+/// The dropout mask: a pure function of (key, sample, head, position, index), see philox.h and design of the masks
 /// in cpu/dropout.h. Element `index` is kept iff its 16-bit draw is >= round(probability * 65536); kept values are
 /// multiplied by 65536 / (65536 - round(probability * 65536)). Draw for (index, position, head, sample):
 /// 16-bit lane index % 8 of philox4x32<7>({index / 8, position, head, sample}, key), lane 2i the low half of word i.
@@ -96,7 +87,7 @@ struct LinearActivationForwardArgs {
 /// what the activation was of, whose own gradient is dy · weight.
 struct LinearActivationBackwardArgs {
   ConstTensor dy, weight;     ///< [n, k], [k, columns of forward's y]: of the layer that follows
-  ConstTensor product, bias;  ///< of forward
+  ConstTensor product, bias;  ///< as in forward
   Tensor dactivated;          ///< as forward's y: worked in
   Tensor dproduct;            ///< sets, as product; may alias product, and dactivated if not gated
   Tensor dbias;               ///< adds, f32, as bias, optional
@@ -160,7 +151,7 @@ struct AppendRowsArgs {
   Tensor y;             ///< [capacity, b, heads, d], strided: sets those rows, all others stay
 };
 
-/// Which keys a query may see and how scores are biased. Query row i of a sample has sequence position i plus that
+/// The keys that a query may see, and the bias of its scores. Query row i of a sample has sequence position i plus that
 /// sample's offset, key row j position j. Visible: key_length, causal, window and document start all allow it. A query
 /// that sees nothing gets 0.
 struct AttentionMask {
@@ -171,7 +162,7 @@ struct AttentionMask {
   ConstTensor document_starts;  ///< optional, i32 [b, s_q]: first visible key of each query, never less than the last's
   ConstTensor slopes;           ///< optional, f32 [a]: ALiBi, slope · (key position - query position) is added
   ConstTensor distance_bias;  ///< optional, [a, buckets]: T5, [head, bucket of key position - query position] is added
-  DistanceBuckets distance_buckets;  ///< of distance_bias; nothing else reads it
+  DistanceBuckets distance_buckets;  ///< for distance_bias; nothing else reads it
 };
 
 /// out = softmax(scale · q kᵀ + bias, masked) dropped-out · v, per sample and head, blocked with online softmax
@@ -290,6 +281,16 @@ struct NormalArgs {
   std::int64_t first_row = 0, first_column = 0, global_columns = 0;
 };
 
+/// Conventions for every verb:
+///   * Tensors are contiguous and of the activations' dtype unless the comment says otherwise. A default-constructed
+///     tensor marked `optional` is absent.
+///   * Outputs marked `sets` are overwritten, those marked `adds` are added to. Outputs do not alias inputs unless the
+///     comment says `may alias`.
+///   * "n" rows stand for all leading dimensions together: [s, b, h] is n = s*b rows of h. Statistics, gradients of
+///     parameters and scalars are f32 (or f64 where said); sums accumulate in f32 at least.
+///   * No verb returns a host scalar: norms, factors and losses are one-element tensors. The host gets numbers that it
+///     needs for decisions from read(), which waits.
+///   * A backend throws Error(configuration) naming verb and dtype where it lacks one.
 class Ops {
  public:
   virtual ~Ops() = default;

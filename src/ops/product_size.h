@@ -10,7 +10,7 @@ struct ProductSize {
   std::int64_t m, n, k;
 };
 
-/// Of arguments that fit together; anything else is an internal error.
+/// The sizes of arguments that fit together; anything else is an internal error.
 ProductSize product_size(const MatmulArgs& args);
 
 }  // namespace megatron

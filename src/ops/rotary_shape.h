@@ -1,5 +1,5 @@
-// What the backends share of rotary position embedding: the checked extents of a call, and its angles, in integers from
-// which whole turns drop out by overflow: an angle is as good at a million positions as at one.
+// Shared by the backends for rotary position embedding: the checked extents of a call, and its angles, in integers from
+// which whole turns drop out by overflow: an angle is as accurate at a million positions as at one.
 #pragma once
 
 #include <cstdint>

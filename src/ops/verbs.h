@@ -2,8 +2,8 @@
 // them without computing are made of this list; a backend and its tests are what else a new verb touches.
 #pragma once
 
-/// What they compute is said with their arguments in ops.h, expert_routing.h and mixed_rows.h. fill: sets, any dtype;
-/// copy: y = x, converting between float dtypes, of the same element count; add: y += x; scale: y *= factor.
+/// The comments of their arguments in ops.h, expert_routing.h and mixed_rows.h say what the verbs compute. fill: sets,
+/// any dtype; copy: y = x, converting between float dtypes, of the same element count; add: y += x; scale: y *= factor.
 #define MEGATRON_VERBS(VERB)                                                       \
   VERB(matmul, (const MatmulArgs& args), (args))                                   \
   VERB(add_bias, (const AddBiasArgs& args), (args))                                \

@@ -1,10 +1,6 @@
-// LossScaler: what the loss is multiplied by before the backward of 16-bit floats with few exponent bits, so that small
-// gradients do not become zero; the update divides by it again.
-//
-// Dynamic scaling is a search for the largest scale whose gradients are finite (Micikevicius et al. 2018; the counters
-// are Megatron-LM's): a step whose gradient is not finite is skipped, and the scale halved once the hysteresis is used
-// up; after a window of good steps in a row it is doubled. A state machine of three numbers: knows no tensors and no
-// ranks (all ranks see the same steps skipped, and so have the same scale).
+// LossScaler: the factor of the loss before the backward of 16-bit floats with few exponent bits, so that small
+// gradients do not become zero; the update divides by it again. A state machine of three numbers: knows no tensors and
+// no ranks (all ranks see the same steps skipped, and so have the same scale).
 #pragma once
 
 #include <cstdint>
@@ -18,11 +14,14 @@ struct LossScalerSettings {
   std::int64_t hysteresis = 2;  ///< the bad step that halves it; refilled only when it is doubled
 };
 
+/// Dynamic scaling is a search for the largest scale whose gradients are finite (Micikevicius et al. 2018; the counters
+/// are Megatron-LM's): a step whose gradient is not finite is skipped, and the scale is halved once the hysteresis is
+/// used up; after a window of good steps in a row it is doubled.
 class LossScaler {
  public:
   explicit LossScaler(const LossScalerSettings& settings);
 
-  /// Of the next step.
+  /// The scale of the next step.
   double scale() const { return state_.scale; }
   bool dynamic() const { return settings_.constant == 0; }
   /// A smaller scale may still be what it takes: a bad gradient says nothing about the model yet.
@@ -33,7 +32,7 @@ class LossScaler {
   /// After each step: whether it was skipped because its loss or gradient was not finite.
   void update(bool skipped);
 
-  /// What a checkpoint holds. A constant scale has no state: set_state() then does nothing.
+  /// State in a checkpoint. A constant scale has none: set_state() then does nothing.
   struct State {
     double scale = 1;
     std::int64_t good_steps = 0, hysteresis_left = 0;

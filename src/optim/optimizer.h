@@ -1,11 +1,6 @@
-// Optimizer: AdamW or SGD over a parameter store: moments, master copy, and this rank's part of the norm. Whether a
-// step is skipped, and how it is clipped, is decided for all ranks at once (update_step.h).
-//
-// Owns m and v (SGD: m, its momentum, or none), and an f32 master copy of the values where these are 16-bit (where they
-// are f32 they are the master themselves), each flat, of the ranges of the store that this rank owns: all, or with a
-// store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1) its part of every
-// bucket. After an update values = the master, rounded; with shards their gathers are on their way. Knows parameters;
-// must not know models or losses.
+// Optimizer: AdamW or SGD over a parameter store: moments, master copy, and this rank's part of the norm. Owns the
+// moments and the master copy. Whether a step is skipped, and how it is clipped, is decided for all ranks at once
+// (update_step.h). Knows parameters; must not know models or losses.
 #pragma once
 
 #include <string>
@@ -23,7 +18,7 @@ UpdateRule update_rule(const std::string& name);
 
 struct OptimizerSettings {
   UpdateRule rule = UpdateRule::adamw;
-  double momentum = 0.9;  ///< of SGD; 0: none, and no memory for it
+  double momentum = 0.9;  ///< for SGD; 0: none, and no memory for it
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double clip_norm = 1;  ///< 0: no clipping
 
@@ -31,13 +26,17 @@ struct OptimizerSettings {
   int moments() const { return rule == UpdateRule::adamw ? 2 : momentum != 0 ? 1 : 0; }
 };
 
-/// What may be another number at every step.
+/// Numbers that may change at every step.
 struct UpdateSettings {
   double learning_rate = 0;
-  double weight_decay = 0;    ///< of parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
+  double weight_decay = 0;    ///< for parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
   double gradient_scale = 1;  ///< the store's gradients are the real ones times this
 };
 
+/// Owns m and v (SGD: m, its momentum, or none), and an f32 master copy of the values where these are 16-bit (where
+/// they are f32 they are the master themselves). Each is flat, over the ranges of the store that this rank owns: all,
+/// or with a store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1) its part of every
+/// bucket. After an update values = the master, rounded; with shards their gathers are on their way.
 class Optimizer {
  public:
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. All
@@ -66,7 +65,7 @@ class Optimizer {
 
   std::int64_t updates() const { return updates_; }  ///< successful ones: Adam's k
   void set_updates(std::int64_t updates) { updates_ = updates; }
-  /// What this rank keeps the state of, in the buffers' order.
+  /// The ranges whose state this rank keeps, in the buffers' order.
   const std::vector<FlatRange>& owned() const { return owned_; }
   /// State of a range that lies in one of these. All f32 [count]; m and v absent where the rule has none.
   struct State {
@@ -102,11 +101,11 @@ class Optimizer {
   Ops& ops_;
   ParameterAllGather* gathers_;
   std::vector<FlatRange> owned_;
-  std::vector<std::int64_t> positions_;   // of the owned ranges in m, v and the master copy
-  std::vector<std::vector<Part>> parts_;  // of the owned ranges, by weight decay
-  std::vector<FlatRange> in_norm_;        // what this rank counts in the norm, gaps included, but for experts
+  std::vector<std::int64_t> positions_;   // where the owned ranges lie in m, v and the master copy
+  std::vector<std::vector<Part>> parts_;  // the owned ranges, divided by weight decay
+  std::vector<FlatRange> in_norm_;        // counted in the norm by this rank, gaps included, but for experts
   std::vector<FlatRange> experts_in_norm_;
-  std::vector<FlatRange> copies_;  // what another tensor rank counts, of a gradient that both computed
+  std::vector<FlatRange> copies_;  // counted by another tensor rank, in gradients that both computed
   Buffer memory_;
   Tensor m_, v_, master_copy_;
   std::int64_t updates_ = 0;

@@ -56,7 +56,7 @@ bool UpdateStep::norm_over_experts() const {
   return grid_.shape().expert > 1 && !optimizer_.sharded();
 }
 
-// Of the ranks that share experts out each counts its own, and the first counts what is the same on all.
+// Each of the ranks that share experts out counts its own, and the first counts what is the same on all.
 void UpdateStep::add_squares() {
   const Tensor counted = tensors_.sums.slice(0, 0, 1);
   const bool first = grid_.expert().rank() == 0;

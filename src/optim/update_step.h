@@ -1,10 +1,9 @@
 // UpdateStep: one update of all ranks, with what they must know of each other first: the norm of the whole model's
-// gradient, the terms of its loss, and whether all of it is finite; and counts of the step, if there are any. One
-// vector, summed over the model and then over its copies; where expert ranks share experts out the norm's number is
-// summed over these between the two.
-//
-// Owns that vector and what follows from it, which stays on the device where the optimizer reads it; the host learns of
-// it in one transfer per step. Takes sums and counts as numbers; must not know what they are of.
+// gradient, the terms of its loss, whether all of it is finite, and counts of the step, if there are any. These form
+// one vector, summed over the model and then over its copies; where ranks share experts out, the norm's number is
+// summed over these in between. Owns the vector and the results, which stay on the device where the optimizer reads
+// them; the host reads them in one transfer per step. Takes sums and counts as numbers; must not know what they stand
+// for.
 #pragma once
 
 #include <span>
@@ -15,17 +14,17 @@
 
 namespace megatron {
 
-/// What all ranks know after a step.
+/// Results that all ranks know after a step.
 struct StepVerdict {
   std::span<const double> loss_sums;  ///< f64 [terms], summed over stages and copies; valid until the next step
-  double gradient_norm = 0;           ///< of the whole gradient (without its scale), before clipping
+  double gradient_norm = 0;           ///< norm of the whole gradient (without its scale), before clipping
   bool skipped = false;   ///< a loss, the norm, or some rank's copy of a gradient was not finite: nothing was changed
   bool bad_loss = false;  ///< on some rank a loss was: then skipped, and no loss scale would have helped
   std::span<const double> counts = {};  ///< f64 [counts], summed as the losses; valid until the next step
   double own = 0;                       ///< this rank's number
 };
 
-/// What a step adds up in addition to its losses: integers, so that the order of their sum does not matter.
+/// Numbers that a step adds up in addition to its losses: integers, so that the order of their sum does not matter.
 struct StepCounts {
   ConstTensor counts;  ///< f64 [counts], the same on all tensor ranks
   ConstTensor own;     ///< f64 [1]: only to be read by this rank's host
@@ -61,15 +60,15 @@ class UpdateStep {
   struct Tensors {
     Tensor sums;    // f64 [2 + 2 · terms + counts]: squares of counted gradients and of copies, one tensor rank's
                     // losses, all's, one tensor rank's counts
-    Tensor counts;  // of the sums, absent without
+    Tensor counts;  // a part of the sums; absent without counts
     Tensor model_square_sum;  // f64 [1], of one copy of the model
     Tensor with_model;        // the sums and it, which lie side by side
     Tensor own;               // f64 [1], with counts
-    Tensor decision;          // of Decision; next to the sums, so that one transfer tells of both
+    Tensor decision;          // a Decision; next to the sums, so that one transfer tells of both
     Tensor zero;              // f64 [1]
   };
   static Tensors place(Arena& arena, std::size_t terms, std::size_t counts);
-  Tensor number(std::size_t offset) const;  ///< of the decision
+  Tensor number(std::size_t offset) const;  ///< one number of the decision
   void add_squares();
   bool norm_over_experts() const;
   void sum_up(ConstTensor losses, const StepCounts& counted);
@@ -83,7 +82,7 @@ class UpdateStep {
   std::int64_t terms_;
   Buffer memory_, here_;
   Tensors tensors_;
-  std::size_t read_bytes_;  // of the memory, from its start
+  std::size_t read_bytes_;  // bytes that are read, from the start of the memory
   std::vector<double> loss_sums_, counts_;
 };
 

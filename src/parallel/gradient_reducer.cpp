@@ -5,8 +5,8 @@ namespace megatron {
 GradientReducer::GradientReducer(const ProcessGrid& grid, const ParameterStore& store, Shard shard)
     : grid_(grid), store_(store), shard_(shard), sums_(store.buckets().size()), not_started_(sums_.size()) {
   const std::vector<FlatRange> owned = store.owned_by(shard);
-  // Which group sums which parameters: norms of query and key heads, and under sequence parallelism all norms, whole
-  // biases and the position table; keys and values of fewer groups than tensor ranks; tied tables.
+  // The groups by the parameters that they sum: norms of query and key heads, and under sequence parallelism all norms,
+  // whole biases and the position table; keys and values of fewer groups than tensor ranks; tied tables.
   add_axis(grid.tensor(), owned, [](const Parameter& parameter) { return parameter.tensor == Placement::partial; });
   add_axis(grid.kv_replicas(), owned,
            [](const Parameter& parameter) { return parameter.tensor == Placement::kv_replicated; });
@@ -51,7 +51,7 @@ void GradientReducer::reduce_from(std::int64_t element) {
       sums_[bucket] = copies.start_reduce_scatter(gradients, store_.gradients().slice(0, part.first, part.count));
     }
   }
-  grid_.copies().progress();  // of every copy group: they share their transport
+  grid_.copies().progress();  // moves every copy group: they share their transport
 }
 
 void GradientReducer::finish(Ops& ops, Arena& scratch) {

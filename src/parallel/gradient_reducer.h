@@ -1,10 +1,5 @@
 // GradientReducer: sums of gradients over the ranks that hold the same part of a parameter and each have a part of its
 // gradient. Afterwards every one of them has the same gradient, bit for bit. In place in store.gradients().
-//
-// The copies first, each bucket over those of its group, while the backward still runs if reduce_from() is called (it
-// runs against the order of the buffer); then the other groups, in the order in which the constructor adds them. The
-// sums are the same numbers either way. With shards (distributed optimizer) each rank of the copies gets the sums of
-// its own part alone.
 #pragma once
 
 #include <vector>
@@ -14,6 +9,10 @@
 
 namespace megatron {
 
+/// The copies come first, each bucket over those of its group, while the backward still runs if reduce_from() is called
+/// (it runs against the order of the buffer); then the other groups, in the order in which the constructor adds them.
+/// The sums are the same numbers either way. With shards (distributed optimizer) each rank of the copies gets the sums
+/// of its own part alone.
 class GradientReducer {
  public:
   /// The store must be allocated; both must outlive the reducer.
@@ -32,8 +31,8 @@ class GradientReducer {
   void sum_other_groups(Ops& ops, Arena& scratch) const;
 
  private:
-  // What this rank sums over a group after its copies: vectors are many and small, and travel packed together; matrices
-  // are summed where they lie.
+  // Gradients that this rank sums over a group after its copies: vectors are many and small, and travel packed
+  // together; matrices are summed where they lie.
   struct Axis {
     Communicator& group;
     std::vector<FlatRange> vectors = {}, matrices = {};
@@ -50,7 +49,7 @@ class GradientReducer {
   Shard shard_;
   std::vector<Pending> sums_;  // by bucket; started from the back
   std::size_t not_started_;    // a count from the first
-  std::vector<Axis> axes_;     // of more than one rank, in the order of their sums
+  std::vector<Axis> axes_;     // groups of more than one rank, in the order of their sums
 };
 
 }  // namespace megatron

@@ -23,7 +23,7 @@ struct Box {
   Shape offset, extent;
 };
 
-/// What the tensor axis does to a parameter.
+/// The effect of the tensor axis on a parameter.
 enum class Placement {
   split,          ///< each rank holds another part
   replica,        ///< same value, and every rank computes the whole gradient
@@ -43,7 +43,7 @@ inline constexpr int kNone = -1;
 struct Parameter {
   std::string name;  ///< layout-independent: "layers.7.attention.query.weight"
   Shape global_shape;
-  Box box;  ///< of the global tensor, on this rank
+  Box box;  ///< this rank's part of the global tensor
   Placement tensor = Placement::replica;
   CopyGroup copies = CopyGroup::dense;  ///< ranks that hold the same box, over which the gradient must be summed
   int tie = kNone;    ///< the grid's tie whose stages hold the same box, over which the gradient must be summed
@@ -63,11 +63,11 @@ struct Parameter {
 /// Numbers of the model that no gradient trains: a router's choice bias. f32, 0 at first, equal on all ranks of a
 /// stage, and changed by the same rule on each. Checkpoints hold them as tensors whose moments are 0.
 struct ModelState : Parameter {
-  std::int64_t row = 0;  ///< of the counts that change it: the layer's among those that have such numbers
+  std::int64_t row = 0;  ///< its row of the counts that change it: the layer's place among those that have such numbers
 };
 
-/// What a checkpoint reads or writes: `count` elements of a parameter's box, from flat element `first` of the box on,
-/// with their optimizer state. All f32, contiguous, [count].
+/// A slice that a checkpoint reads or writes: `count` elements of a parameter's box, from flat element `first` of the
+/// box on, with their optimizer state. All f32, contiguous, [count].
 struct TensorSlice {
   std::string name;
   Shape global_shape;
@@ -85,7 +85,7 @@ struct FlatRange {
   std::int64_t end() const { return first + count; }
 };
 
-/// What is summed, and cut into shards, as one.
+/// A range that is summed, and cut into shards, as one.
 struct Bucket : FlatRange {
   CopyGroup copies = CopyGroup::dense;
 };
@@ -96,7 +96,7 @@ struct Shards {
   int of(CopyGroup group) const { return group == CopyGroup::experts ? experts : dense; }
 };
 
-/// Which of them a rank is.
+/// A rank's number among them.
 struct Shard {
   int dense = 0, experts = 0;
   int of(CopyGroup group) const { return group == CopyGroup::experts ? experts : dense; }
@@ -148,14 +148,14 @@ class ParameterStore {
   Tensor joint_gradient(int index, int count, std::int64_t columns) const;
 
   ConstTensor constant(int index) const { return constants_[static_cast<std::size_t>(index)].tensor; }
-  std::size_t constant_bytes() const;  ///< of states too
+  std::size_t constant_bytes() const;  ///< states included
   const std::vector<ModelState>& states() const { return states_; }
   const ModelState& state(int index) const { return states_[static_cast<std::size_t>(index)]; }
   /// f32 [count] for a state with this number of elements: stands for its optimizer's moments in a checkpoint.
   Tensor zeros(std::int64_t count) const { return zeros_.slice(0, 0, count); }
 
   std::int64_t flat_elements() const { return flat_elements_; }  ///< with gaps and padding
-  std::int64_t parameter_elements() const;                       ///< of this rank, without gaps
+  std::int64_t parameter_elements() const;                       ///< on this rank, without gaps
   Tensor values() const { return values_; }                      ///< flat [flat_elements]
   Tensor gradients() const { return gradients_; }                ///< flat f32 [flat_elements]; gaps stay 0
 
@@ -165,7 +165,7 @@ class ParameterStore {
   bool sharded() const { return shards_.dense > 1; }
   /// The part of a bucket that belongs to a rank of its copies, where there are shards.
   FlatRange part_of(std::size_t bucket, Shard shard) const;
-  /// What a rank keeps the optimizer's state of: its part of every bucket, or all there is (in one range) where there
+  /// The ranges whose optimizer state a rank keeps: its part of every bucket, or everything (in one range) where there
   /// are no shards. In the buffer's order.
   std::vector<FlatRange> owned_by(Shard shard) const;
   /// The parts of a parameter that lie in `ranges`, which are in the buffer's order.
@@ -190,7 +190,7 @@ class ParameterStore {
   std::set<std::string> names_;
   std::vector<Constant> constants_;
   std::vector<ModelState> states_;
-  Tensor zeros_;  // of the largest state's size
+  Tensor zeros_;  // as many as the largest state has
   Buffer constant_buffer_;
   std::int64_t flat_elements_ = 0;
   Buffer value_buffer_, gradient_buffer_;

@@ -1,13 +1,6 @@
 // ParameterAllGather: the distributed optimizer's second half. Every rank of a bucket's copies updates its part of the
-// bucket's values; here the parts are gathered, bucket by bucket in the order of the buffer, so that what a forward
-// needs first comes first.
-//
-// A gather is started as soon as its bucket is updated and waited for only when a layer asks for its values (wait_for),
-// in the middle of the next forward: what lies between moves it along and does not wait for it. A group's collectives
-// are done in their order, so one of the copies' would wait for all gathers; what ranks decide between steps goes over
-// the world (ProcessGrid::agree), counts over the control group. Nothing else may read values of a sharded store
-// without finish(). With a store that is not cut into shards nothing is ever in flight. Owns what is in flight, no
-// memory of tensors.
+// bucket's values; here the parts are gathered, bucket by bucket in the order of the buffer, so that the values that a
+// forward needs first come first. Owns the gathers in flight, no memory of tensors.
 #pragma once
 
 #include <vector>
@@ -17,6 +10,13 @@
 
 namespace megatron {
 
+/// A gather is started as soon as its bucket is updated and waited for only when a layer asks for its values
+/// (wait_for), in the middle of the next forward: the work in between moves it along and does not wait for it. Nothing
+/// else may read values of a sharded store without finish(). With a store that is not cut into shards nothing is ever
+/// in flight.
+///
+/// A group's collectives are done in their order, so another collective of the copies would wait for all gathers. Hence
+/// ranks decide between steps over the world (ProcessGrid::agree), and counts are summed over the control group.
 class ParameterAllGather {
  public:
   /// The store must be allocated; both must outlive the gathers.
@@ -26,7 +26,7 @@ class ParameterAllGather {
   /// Waits for what is in flight, unless an exception unwinds.
   ~ParameterAllGather();
 
-  Shard shard() const { return shard_at(grid_.at(), grid_.shape()); }  ///< what this rank updates
+  Shard shard() const { return shard_at(grid_.at(), grid_.shape()); }  ///< the part that this rank updates
 
   /// This rank's part of a bucket is new. Once for each bucket of the store, in their order; the last round must be
   /// finished.

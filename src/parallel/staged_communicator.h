@@ -1,11 +1,8 @@
 // StagedCommunicator: a group that moves tensors of a device through a communicator of the host, by way of pinned host
-// memory. For several ranks on one device, or where no library connects the devices directly. It is the
-// host communicator that adds up, so sums are the same bits that tensors in host memory give.
+// memory. For several ranks on one device, or where no library connects the devices directly. The host's communicator
+// adds up, so sums are the same bits that tensors in host memory give.
 //
-// Owns its pipes (parallel/staging_pipe.h) and their pinned buffers; the groups that are split off one another share
-// who is to be moved along: waiting for one operation advances all that are in flight, of all groups, so that ranks may
-// wait in different orders. Waiting makes the host wait for the other ranks, and the device's later operations for the
-// copies in; never the host for the device's. Control values and texts go straight to the host's communicator.
+// Owns its pipes (parallel/staging_pipe.h) and their pinned buffers.
 #pragma once
 
 #include <map>
@@ -19,6 +16,10 @@
 
 namespace megatron {
 
+/// Groups that are split off one another share their transport: waiting for one operation advances all that are in
+/// flight, of all groups, so that ranks may wait in different orders. Waiting makes the host wait for the other ranks,
+/// and the device's later operations for the copies in; it never makes the host wait for the device's operations.
+/// Control values and texts go straight to the host's communicator.
 class StagedCommunicator final : public Communicator {
  public:
   /// The ranks of `host`, each with its own device; both must outlive the communicator and the groups that are
@@ -32,7 +33,7 @@ class StagedCommunicator final : public Communicator {
 
  private:
   using PipeKey = std::tuple<Verb, int, int>;  // collectives, or messages to or from a peer on a channel
-  /// What the groups of a rank share.
+  /// State that the groups of a rank share.
   struct Transport {
     Device& device;
     std::vector<StagedCommunicator*> groups;

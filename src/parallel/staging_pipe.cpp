@@ -18,7 +18,7 @@ int StagingPipe::parts_of(const StagedOperation& operation) const {
   switch (operation.verb) {
     case Verb::all_gather:
     case Verb::reduce_scatter: return host_.size();
-    case Verb::all_to_all: return 2 * host_.size();  // those to send, then those to receive
+    case Verb::all_to_all: return 2 * host_.size();  // parts to send, then parts to receive
     default: return 1;
   }
 }

@@ -1,11 +1,6 @@
 // StagingPipe: one order of operations between a device's tensors and a communicator of the host: a group's
-// collectives, or its messages to or from one peer on one channel.
-//
-// Operations go through in chunks, which have two buffers of pinned memory in turn. A chunk is copied out after the
-// device's operations that came before its start, begun on the host when it is there, and copied in when the host is
-// done; so one chunk's copies overlap another's messages. Chunks are begun on the host in the order of the
-// operations: it is the same on all ranks. Nothing here waits but wait_for_copies(). Must not know groups beyond the
-// communicator, nor who waits for what.
+// collectives, or its messages to or from one peer on one channel. Nothing here waits but wait_for_copies(). Must not
+// know groups beyond the communicator, nor who waits for what.
 #pragma once
 
 #include <array>
@@ -23,7 +18,7 @@ struct StagedOperation {
   int peer = 0, channel = 0;  // root, to or from
   ConstTensor input{};        // on the device; absent: nothing goes out (a receive)
   Tensor output{};            // on the device; absent: nothing comes in (a send)
-  std::int64_t elements = 0;  // of the tensor, or of each rank's part
+  std::int64_t elements = 0;  // in the tensor, or in each rank's part
   Ticket started{};           // after the device's operations before its start
 
   std::int64_t begun = 0, over = 0;  // elements
@@ -31,6 +26,10 @@ struct StagedOperation {
   bool done() const { return over == elements; }
 };
 
+/// Operations go through in chunks, which have two buffers of pinned memory in turn. A chunk is copied out after the
+/// device's operations that came before its start, begun on the host when it is there, and copied in when the host is
+/// done; so one chunk's copies overlap another's messages. Chunks are begun on the host in the order of the operations,
+/// which is the same on all ranks.
 class StagingPipe {
  public:
   /// All must outlive the pipe; operations must outlive their being done.

@@ -1,14 +1,7 @@
 // TensorRegion: the one idea behind tensor and sequence parallelism.
 //
 // Between `enter` and `leave` a layer works on whole sequences with a share of its columns or heads; outside, every
-// rank holds the whole residual stream (tensor parallel) or a slice of the sequence (plus sequence parallel):
-//
-//   |       | tensor parallel | with sequence parallel             |
-//   | enter | identity        | all-gather [s/t,b,h] -> [s,b,h]     |
-//   | leave | all-reduce      | reduce-scatter [s,b,h] -> [s/t,b,h] |
-//
-// The backward of enter is leave and the backward of leave is enter (Korthikanti et al. 2022), so that each layer's
-// backward calls the same two functions, the other way round.
+// rank holds the whole residual stream (tensor parallel) or a slice of the sequence (plus sequence parallel).
 #pragma once
 
 #include "comm/process_grid.h"
@@ -16,6 +9,14 @@
 
 namespace megatron {
 
+/// The two functions:
+///
+/// |       | tensor parallel | with sequence parallel             |
+/// | enter | identity        | all-gather [s/t,b,h] -> [s,b,h]     |
+/// | leave | all-reduce      | reduce-scatter [s,b,h] -> [s/t,b,h] |
+///
+/// The backward of enter is leave and the backward of leave is enter (Korthikanti et al. 2022), so that each layer's
+/// backward calls the same two functions, the other way round.
 class TensorRegion {
  public:
   /// The grid must outlive the region.

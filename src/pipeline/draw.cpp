@@ -43,7 +43,7 @@ struct Table {
   std::size_t cell = kSmallestCell;
 };
 
-/// Of what starts within this number of columns.
+/// The table of the actions that start within this number of columns.
 Table make_table(const Schedules& schedules, const Simulation& simulation, std::size_t columns) {
   Table table;
   bool chunks = false;

@@ -1,14 +1,7 @@
 // PipelineExecutor: plays a schedule (a list of actions) on one rank: receives, computes, sends. The only place where
 // stages and neighbours meet; schedules are data, so all of them and evaluation run through the same lines.
 //
-// Each rank holds one stage of the model, or several chunks of it (interleaved schedules): then the ranks are a ring,
-// and the last rank's chunk c is followed by the first rank's chunk c + 1. One channel per neighbour and direction;
-// simulate.h proves that what arrives on it is what is meant.
-//
-// Owns one arena per slot: what a micro-batch keeps from its forward to its backward, and the tensors on its links. The
-// gradients that it sends back have separate buffers, used in turn, since they may outlive the slot. Sends are
-// started and only waited for when their memory is used again, so that neighbours never wait for each other's receives
-// (simulate.h proves the lists free of deadlock under that rule).
+// Owns one arena per slot, and the buffers of the gradients that it sends back.
 #pragma once
 
 #include <memory>
@@ -22,7 +15,7 @@
 
 namespace megatron {
 
-/// What a pass over one step's micro-batches shares.
+/// Settings of a pass over one step's micro-batches.
 struct PassSettings {
   bool training = true;
   std::uint64_t seed = 0, step = 0;
@@ -46,6 +39,14 @@ struct ExecutorMemory {
   bool operator==(const ExecutorMemory&) const = default;
 };
 
+/// Each rank holds one stage of the model, or several chunks of it (interleaved schedules): then the ranks are a ring,
+/// and the last rank's chunk c is followed by the first rank's chunk c + 1. One channel per neighbour and direction;
+/// simulate.h proves that each message that arrives on it is the one that is meant.
+///
+/// A slot's arena holds what a micro-batch keeps from its forward to its backward, and the tensors on its links. The
+/// gradients that are sent back have separate buffers, used in turn, since they may outlive the slot. Sends are started
+/// and only waited for when their memory is used again, so that neighbours never wait for each other's receives
+/// (simulate.h proves the lists free of deadlock under that rule).
 class PipelineExecutor {
  public:
   /// A rank's chunks of the model in order, at least one. They must outlive the executor.
@@ -64,7 +65,7 @@ class PipelineExecutor {
   void run(const std::vector<Action>& actions, std::span<const MicroBatch> micro_batches, const PassSettings& settings,
            Ops& ops, Arena& scratch, Timers& timers);
 
-  /// What these lists take. Every chunk must have been played forward and backward.
+  /// The memory that these lists take. Every chunk must have been played forward and backward.
   ExecutorMemory memory_for(const Lists& lists) const;
   ExecutorMemory used() const;  ///< the arenas' high-water marks
 

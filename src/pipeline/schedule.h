@@ -1,16 +1,6 @@
-// Pipeline schedules as data: for one stage, the list of actions that an executor plays in order.
-//
-// Pure functions of (stage, stages, micro-batches, chunks); every stage can compute every other stage's list. A stage
-// holds one chunk of the model, or several: chunk c of stage r is piece c · stages + r, so that the stages are a ring.
-// An action names the slot its activations live in: a forward takes the smallest free slot, and the micro-batch's last
-// backward frees it. Every parameter's gradients are added in the order of the micro-batches, whatever the list.
-// Nothing here knows tensors, communicators or time; simulate.h adds time.
-//
-// A forward often takes the very slot that the action before it frees (every steady 1F1B pair does). An input that is
-// received ahead, while that action still reads the slot, therefore needs a buffer outside the slots.
-//
-// A backward is one action (`backward`) where nothing is gained by cutting it. Schedules that delay weight gradients
-// use `backward_input` (which sends the input's gradient on) and later `backward_weight` (which frees the slot).
+// Pipeline schedules as data: for one stage, the list of actions that an executor plays in order. Pure functions of
+// (stage, stages, micro-batches, chunks); every stage can compute every other stage's list. Nothing here knows tensors,
+// communicators or time; simulate.h adds time.
 #pragma once
 
 #include <optional>
@@ -21,6 +11,16 @@
 
 namespace megatron {
 
+/// A stage holds one chunk of the model, or several: chunk c of stage r is piece c · stages + r, so that the stages are
+/// a ring. An action names the slot its activations live in: a forward takes the smallest free slot, and the
+/// micro-batch's last backward frees it. Every parameter's gradients are added in the order of the micro-batches,
+/// whatever the list.
+///
+/// A forward often takes the very slot that the action before it frees (every steady 1F1B pair does). An input that is
+/// received ahead, while that action still reads the slot, therefore needs a buffer outside the slots.
+///
+/// A backward is one action (`backward`) where nothing is gained by cutting it. Schedules that delay weight gradients
+/// use `backward_input` (which sends the input's gradient) and later `backward_weight` (which frees the slot).
 struct Action {
   enum class Kind {
     forward,
@@ -31,7 +31,7 @@ struct Action {
 
   Kind kind = Kind::forward;
   int micro_batch = 0;  ///< in [0, micro_batches) of this step
-  int chunk = 0;        ///< which of the stage's model chunks; 0 unless stages hold several
+  int chunk = 0;        ///< number of the stage's model chunk; 0 unless stages hold several
   int slot = 0;         ///< where this micro-batch's activations of this chunk live
 
   bool operator==(const Action&) const = default;
@@ -62,7 +62,7 @@ std::vector<Action> zero_bubble(int stage, int stages, int micro_batches);
 /// Forwards only, for evaluation, in the order of interleaved(). Two slots in turn, so that one output is still being
 /// sent while the other is computed; the end of the model, which sends nothing, has a separate one (slot 0).
 std::vector<Action> forward_only(int stage, int stages, int micro_batches, int chunks = 1);
-/// Of such a list, the actions of the first `count` micro-batches, in the slots that the whole list has for them.
+/// The actions of the first `count` micro-batches of such a list, in the slots that the whole list has for them.
 std::vector<Action> first_micro_batches(const std::vector<Action>& forwards, int count);
 
 /// A training schedule: its list, and what is published about it. config/schedules.h has the rest, under the same name.

@@ -72,7 +72,7 @@ class Simulator {
     std::vector<std::vector<Sent>> slot_sends;  // by slot: outputs not known to have been received
     std::vector<Sent> gradient_sends;           // all, in order
     std::vector<std::size_t> receives;          // by action: its receive's number in its channel
-    Sent last_send;                             // of the action in phase send
+    Sent last_send;                             // by the action in phase send
   };
 
   /// A place of the message between two pieces of the model, and the channel it travels on; none at the ends.
@@ -85,7 +85,7 @@ class Simulator {
     return {&channels[stage], position * micro_batches_ + micro_batch};
   }
 
-  /// What `action` cannot start without. A `backward_weight` needs nothing.
+  /// The input that `action` cannot start without. A `backward_weight` needs nothing.
   Link needed(int stage, const Action& action) {
     const int at = action.chunk * stages_ + stage, last = stages_ * chunks_ - 1;
     if (action.kind == Action::Kind::backward_weight) return {};

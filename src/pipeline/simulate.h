@@ -1,13 +1,5 @@
 // Plays all stages' schedules on paper: finds deadlocks and mixed-up messages, and gives the makespan, the bubble and
-// the slots in flight.
-//
-// The model is that of the executor. A stage performs its list in order. A forward takes its slot when the earlier
-// output out of that slot has been received, a backward its gradient buffer likewise; then the action's receive is
-// posted (or, to study what that is good for, already before the preceding action, into memory outside the slots); then
-// the action waits for its input, computes, and starts its send. Moving the data takes no time unless
-// SimulationOptions::transfer says otherwise. Stages are a ring of model chunks: chunk c of stage r follows stage r -
-// 1's chunk c, and stage 0's chunk c follows the last stage's chunk c - 1. A stage has one channel to each neighbour
-// for outputs and one for gradients; the n-th receive of a channel gets the n-th send, whatever either means.
+// the slots in flight. The model is that of the executor; simulate() describes it.
 #pragma once
 
 #include <functional>
@@ -29,11 +21,11 @@ enum class SendMode {
 };
 
 struct SimulationOptions {
-  double forward_seconds = 1, backward_seconds = 2;  ///< of one micro-batch through one chunk, equal on all stages
-  double input_share = 0.5;  ///< of a backward that `backward_input` takes; the rest is weights'
+  double forward_seconds = 1, backward_seconds = 2;  ///< for one micro-batch through one chunk, equal on all stages
+  double input_share = 0.5;  ///< share of a backward that `backward_input` takes; the rest is the weights'
   SendMode sends = SendMode::nonblocking;
   bool receive_ahead = false;  ///< post every receive before the preceding action
-  int gradient_buffers = 2;    ///< of each stage, taken in turn: see gradient_buffers() of schedule.h
+  int gradient_buffers = 2;    ///< per stage, taken in turn: see gradient_buffers() of schedule.h
   /// If set: what this stage's action takes that starts then, in place of the seconds above. The same each time that it
   /// is asked.
   std::function<double(int stage, const Action& action, double start)> seconds = {};
@@ -54,6 +46,15 @@ struct Simulation {
 };
 
 /// `schedules[stage]` is that stage's list. Errors: internal, for an empty set of stages.
+///
+/// A stage performs its list in order. A forward takes its slot when the earlier output out of that slot has been
+/// received, a backward its gradient buffer likewise; then the action's receive is posted (or, to study what that is
+/// good for, already before the preceding action, into memory outside the slots); then the action waits for its input,
+/// computes, and starts its send. Moving the data takes no time unless SimulationOptions::transfer says otherwise.
+///
+/// Stages are a ring of model chunks: chunk c of stage r follows stage r - 1's chunk c, and stage 0's chunk c follows
+/// the last stage's chunk c - 1. A stage has one channel to each neighbour for outputs and one for gradients; the n-th
+/// receive of a channel gets the n-th send, whatever either means.
 Simulation simulate(const std::vector<std::vector<Action>>& schedules, const SimulationOptions& options = {});
 
 /// The published bubble: Schedule::bubble of the schedule with this name.

@@ -1,6 +1,6 @@
-// What published formulas say a rank needs, printed next to what this program's own buffers will hold: Korthikanti et
-// al. 2022 (arXiv 2205.05198) and Megatron-LM's theoretical_memory_usage.py. For 16-bit values; knows no buffers of
-// ours.
+// Memory of a rank by published formulas, printed next to what this program's own buffers will hold: Korthikanti et al.
+// 2022 (arXiv 2205.05198) and Megatron-LM's theoretical_memory_usage.py. For 16-bit values; knows none of this
+// program's buffers.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace megatron {
 
-/// Of a rank of the first stage, which holds the most.
+/// The memory of a rank of the first stage, which holds the most.
 struct AnalyticMemory {
   /// Weights, gradients and Adam's state: 18, or 6 + 12/d with the distributed optimizer.
   double bytes_per_parameter = 0;
   std::string layer;       ///< the formula of a layer's activations per micro-batch
   double layer_bytes = 0;  ///< its value
-  double activations = 0;  ///< of all micro-batches in flight, with embedding, and head where there is one stage
+  double activations = 0;  ///< for all micro-batches in flight, with embedding, and head where there is one stage
 };
 
 /// `config` must be resolved.

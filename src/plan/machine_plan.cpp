@@ -58,7 +58,7 @@ std::string describe_time(const Config& config, double seconds, const MachineSpe
          fmt::format(": an estimate, by {:.0f} GFLOP/s of one rank measured just now\n", 1e-9 * speed.flops_per_second);
 }
 
-// What there is to say about running here, and what is in the way of it.
+// Adds what there is to say about running here, and the obstacles to it.
 void describe_here(const Config& config, const std::vector<MemoryPlan>& stages, const DataFacts& data,
                    const Machine& machine, int ranks_here, std::optional<double> step, MachinePlan& plan) {
   const double needed =

@@ -18,7 +18,7 @@ struct Machine {
   std::optional<std::size_t> free_memory{};  ///< for ranks to come, with all that they hold; unknown: enough
   std::optional<std::int64_t> free_disk{};   ///< in run.directory; unknown: enough
   MachineSpeed speed{};                      ///< 0: not measured
-  std::optional<DiskSpeed> disk{};           ///< of run.directory; unknown: not measured
+  std::optional<DiskSpeed> disk{};           ///< the one with run.directory; unknown: not measured
 };
 
 /// This one, without its speed.

@@ -20,7 +20,7 @@ namespace megatron {
 
 namespace {
 
-// What is played one by one takes some microseconds per pass through a layer, and tenths of one per rank and stage.
+// Playing one by one takes some microseconds per pass through a layer, and tenths of one per rank and stage.
 constexpr std::int64_t kMostPasses = 1 << 20, kMostRanksOfStages = 1 << 25, kMostMicroBatches = 1 << 22;
 constexpr std::int64_t kMostShares = 1 << 23, kMostKept = 1 << 22;
 

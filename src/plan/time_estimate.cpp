@@ -12,9 +12,9 @@ namespace megatron {
 
 namespace {
 
-constexpr double kMeasureSeconds = 0.03;          // of each of the two
-constexpr double kMostFlops = 4e9;                // of one product: tens of milliseconds on any core
-constexpr std::int64_t kMostElements = 16 << 20;  // of a matrix
+constexpr double kMeasureSeconds = 0.03;          // for each of the two speeds
+constexpr double kMostFlops = 4e9;                // in one product: tens of milliseconds on any core
+constexpr std::int64_t kMostElements = 16 << 20;  // in a matrix
 constexpr std::size_t kCopiedBytes = 16 << 20;    // more than a core's share of its caches
 
 // Compared with runs of five models of 0.2 to 15 million parameters on one rank, with dropout and without: within 1.25.
@@ -44,7 +44,7 @@ MachineSpeed measure_speed(const Config& config) {
   const int cores = std::max(1, static_cast<int>(cores_of_process("").of_host));
   const Backend backend = make_cpu_backend(std::min(cores, static_cast<int>(config.run.threads)));
   const ModelConfig& model = config.model;
-  const std::int64_t h = std::min(model.hidden_size, kMostElements / 16);  // of which there are 16 rows or more
+  const std::int64_t h = std::min(model.hidden_size, kMostElements / 16);  // leaves room for 16 rows or more
   const std::int64_t f = std::clamp<std::int64_t>(kMostElements / h, 1, model.ffn_hidden_size / config.parallel.tensor);
   const double flops_of_row = 2.0 * static_cast<double>(h) * static_cast<double>(f);
   const std::int64_t rows =
@@ -90,7 +90,7 @@ double work_seconds(const Config& config, const MemoryPlan& plan, const MachineS
     elements += head_rows * kHeadElements * static_cast<double>(model.padded_vocab()) / tensor / stages;
   }
   elements += kUpdateElements * static_cast<double>(plan.updated);
-  double numbers = 0;  // of dropout
+  double numbers = 0;  // drawn for dropout
   if (model.hidden_dropout > 0) {
     numbers += (2 * rows + samples * static_cast<double>(model.sequence_length)) * h;
   }

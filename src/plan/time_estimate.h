@@ -9,9 +9,9 @@
 
 namespace megatron {
 
-/// Of one rank with its threads.
+/// The speed of one rank with its threads.
 struct MachineSpeed {
-  double flops_per_second = 0;  ///< of a matrix product at the model's shapes
+  double flops_per_second = 0;  ///< in a matrix product at the model's shapes
   double bytes_per_second = 0;  ///< read and written, of memory that no cache holds
 };
 

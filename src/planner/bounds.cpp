@@ -30,7 +30,7 @@ double best_rate(const Config& config, const Hardware& hardware) {
   return best > 0 ? best : hardware.peak(type) * hardware.used.product_efficiency;
 }
 
-// Of the matrices alone, at the best rate.
+// Time of the matrices alone, at the best rate.
 double matrix_seconds(const Config& config, const Hardware& hardware) {
   const ModelConfig& model = config.model;
   const double tokens =
@@ -56,7 +56,7 @@ const LayoutBounds::Layer* LayoutBounds::layer_of(const Config& config) {
       layers_.try_emplace(Cut{parallel.tensor, parallel.context, parallel.expert, parallel.sequence_parallel,
                               config.train.micro_batch_size, recomputes});
   if (!is_new) return &place->second;
-  // What the second of two periods adds is a period's.
+  // A period's share is what the second of two periods adds.
   for (const int periods : {2, 1}) {
     const double sign = (periods == 2 ? 1.0 : -1.0) / static_cast<double>(period);
     const RecordedLayout layout = record_layout(one_rank(config, periods * period), hardware_.ranks_per_node);

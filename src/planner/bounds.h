@@ -1,6 +1,6 @@
-// What a layout takes at least, without playing it: so that a search plays few of them. Of models whose layers repeat,
-// all alike or with experts in every n-th one, they are played once for each way to cut them; of others only their
-// matrices are counted.
+// Lower bounds of a layout's time and memory without playing it, so that a search plays few layouts. If the layers of a
+// model repeat, all alike or with experts in every n-th one, they are played once for each way to cut them; otherwise
+// only the model's matrices are counted.
 #pragma once
 
 #include <map>
@@ -15,9 +15,9 @@ class LayoutBounds {
  public:
   explicit LayoutBounds(const Hardware& hardware) : hardware_(hardware) {}
 
-  /// Of a step. `config` must be resolved.
+  /// Least time of a step. `config` must be resolved.
   double seconds(const Config& config);
-  /// Of the fullest rank.
+  /// Least memory of the fullest rank.
   double bytes(const Config& config);
 
  private:

@@ -179,7 +179,7 @@ double operation_seconds(const MemoryWork& work, DType type, const Hardware& har
   return found == measured.end() ? memory_seconds(work.bytes, hardware) : found->second.in_proportion(work.bytes);
 }
 
-// Of programs that keep the scores, a backward passes over them twice as often as a forward.
+// In programs that keep the scores, a backward passes over them twice as often as a forward.
 double attention_seconds(const AttentionWork& work, const Hardware& hardware) {
   if (work.flops == 0) return 0;
   const RateTable<2>& measured = hardware.rates(work.type).of(work.kind());

@@ -1,10 +1,5 @@
 // A clock for recordings: the seconds that a machine takes for each action of a rank, and for what follows the last
 // one.
-//
-// The rank's own clock advances by operations: the larger of a product's operations at their rate and its bytes at the
-// memory's, and a launch. Each group of ranks has a lane with a clock: a collective that is started takes the lane from
-// where both are, and waiting for it moves the rank's clock to its end. So communication overlaps exactly as the
-// program's own order of starting and waiting lets it.
 #pragma once
 
 #include <array>
@@ -16,7 +11,7 @@
 
 namespace megatron {
 
-/// What a rank's time goes to.
+/// The uses of a rank's time.
 enum class Cost { products, attention, memory, launches, tensor, experts, copies, other };
 inline constexpr std::size_t kCosts = 8;
 const char* name_of(Cost cost);
@@ -30,7 +25,7 @@ struct CostSeconds {
   CostSeconds& add(const CostSeconds& other, double times = 1);
 };
 
-/// What an action waits for that the step before has started.
+/// The arrival of something that an action waits for and the step before has started.
 struct Arrival {
   double after = 0;    ///< seconds of the action until it waits
   double seconds = 0;  ///< when it is there, from the step's start
@@ -49,7 +44,7 @@ struct TimedAction {
 struct TimedStep {
   std::vector<TimedAction> actions;  ///< forwards and backwards, in their order
   CostSeconds sums;    ///< from the last action's end to the update: gradient sums that are still to be waited for
-  CostSeconds update;  ///< of the optimizer
+  CostSeconds update;  ///< time of the optimizer
 };
 
 /// By what was measured, where the hardware has it, else by formulas. Those of a collective over its group are without
@@ -59,6 +54,10 @@ double attention_seconds(const AttentionWork& work, const Hardware& hardware);
 double operation_seconds(const MemoryWork& work, DType type, const Hardware& hardware);
 double collective_seconds(Verb verb, double bytes, const GroupFacts& group, const Hardware& hardware);
 
+/// The rank's own clock advances by operations: the larger of a product's operations at their rate and its bytes at the
+/// memory's, and a launch. Each group of ranks has a lane with a clock: a collective that is started takes the lane
+/// from where both are, and waiting for it moves the rank's clock to its end. So communication overlaps exactly as the
+/// program's own order of starting and waiting lets it.
 TimedStep time_recording(const Recording& recording, const Hardware& hardware);
 
 }  // namespace megatron

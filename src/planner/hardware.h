@@ -23,12 +23,12 @@ struct LinkLevel {
 
 /// How well programs of one generation use the machine. Shares are of the machine's peaks.
 struct Software {
-  double product_efficiency = 1;  ///< of large products
+  double product_efficiency = 1;  ///< for large products
   double product_half = 0;        ///< a product whose smallest dimension is this runs at half of that
   double attention_efficiency = 1;
   double attention_score_passes =
       0;                         ///< times that unfused attention reads or writes the scores in a forward; 0: fused
-  double memory_efficiency = 1;  ///< of memory's bandwidth, in operations that compute little
+  double memory_efficiency = 1;  ///< share of memory's bandwidth, in operations that compute little
   double launch = 0;             ///< seconds of each operation in addition
   double node_efficiency = 1, network_efficiency = 1;
   double tensor_overlap = 0;        ///< share of the tensor group's communication that runs under products
@@ -42,7 +42,7 @@ struct Hardware {
   std::string name;
   std::string device = "cuda";                  ///< run.device of the runs that are planned
   double flops_16bit = 0, flops_32bit = 0;      ///< peak, per second
-  double memory_bytes = 0, reserved_bytes = 0;  ///< of a device; what driver and libraries take of it
+  double memory_bytes = 0, reserved_bytes = 0;  ///< per device; the part that driver and libraries take
   double memory_bandwidth = 0;                  ///< bytes per second
   int ranks_per_node = 1;
   int threads_per_rank = 0;  ///< that the rates were measured with; 0: the file does not say
@@ -50,7 +50,7 @@ struct Hardware {
   MeasuredRates rates_16bit = {}, rates_32bit = {};  ///< in place of peaks and efficiencies, where there are any
   MeasuredLinks links = {};
   std::map<std::string, Software> software = {};
-  std::string software_name;  ///< of `used`
+  std::string software_name;  ///< name of `used`
   Software used;              ///< the generation that clocks go by
 
   double peak(DType type) const { return type == DType::f32 ? flops_32bit : flops_16bit; }

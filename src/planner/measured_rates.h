@@ -57,7 +57,7 @@ class RateTable {
 
  private:
   struct Bracket {
-    double lower = 0, upper = 0, share = 0;  ///< of the upper one
+    double lower = 0, upper = 0, share = 0;  ///< share: weight of the upper one
   };
   static Bracket bracket(const std::vector<double>& axis, double size) {
     const auto above = std::upper_bound(axis.begin(), axis.end(), size);
@@ -89,9 +89,9 @@ class SecondsByBytes {
   void set(double bytes, double seconds) { points_[bytes] = seconds; }
   bool empty() const { return points_.empty(); }
   const std::map<double, double>& points() const { return points_; }
-  /// Of messages: fewer bytes than were measured take as long as the fewest.
+  /// For messages: fewer bytes than were measured take as long as the fewest.
   double at(double bytes) const;
-  /// Of operations: fewer bytes take less in proportion.
+  /// For operations: fewer bytes take less in proportion.
   double in_proportion(double bytes) const;
 
  private:
@@ -106,13 +106,13 @@ inline constexpr std::size_t kProductKinds = 3;
 enum class AttentionKind { forward, backward, forward_drawn, backward_drawn };
 inline constexpr std::size_t kAttentionKinds = 4;
 
-/// Of one rank that computes in one type, while the other ranks of its node do the same.
+/// Rates of one rank that computes in one type, while the other ranks of its node do the same.
 struct MeasuredRates {
   std::array<RateTable<3>, kProductKinds> products;           ///< FLOP/s by rows, columns and inner dimension
   std::array<RateTable<2>, kAttentionKinds> attention;        ///< FLOP/s by length and head size
   std::map<std::string, SecondsByBytes, std::less<>> others;  ///< by operation and what it is of (Work)
 
-  /// Of this kind of product, or of forward's where only those were measured.
+  /// Rates of this kind of product, or forward's where only those were measured.
   const RateTable<3>& of(ProductKind kind) const {
     const RateTable<3>& own = products[static_cast<std::size_t>(kind)];
     return own.empty() ? products.front() : own;

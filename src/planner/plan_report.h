@@ -1,4 +1,4 @@
-// What a planner has found, in words and as JSON. Text only; the numbers come from search.h.
+// Results of a planner, in words and as JSON. Text only; the numbers come from search.h.
 #pragma once
 
 #include <string>

@@ -96,7 +96,7 @@ class Recorder final : public StepListener, public Ranges {
   std::unique_ptr<Ops> around(std::unique_ptr<CountingOps> ops) override;
   std::unique_ptr<CountingCommunicator> tensors(int rank, int size, bool staged) override;
 
-  /// Of a Timers: sections.
+  /// Called by a Timers for its sections.
   void begin(const char* name, std::int64_t number) override;
   void end() override { add(LeftSection{}); }
 

@@ -73,7 +73,7 @@ class Enumeration {
   const std::string& reason() const { return reason_; }
 
  private:
-  // What training does not do yet is not proposed.
+  // Proposes nothing that training does not support yet.
   std::int64_t context_most() const {
     Config asks = config_;
     asks.parallel.context = 2;

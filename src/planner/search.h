@@ -22,7 +22,7 @@ struct PlannedLayout {
 struct SearchResult {
   std::vector<PlannedLayout> best;  ///< the fastest first
   int candidates = 0;               ///< layouts that the rules allow
-  int too_large = 0;                ///< of them those that memory does not hold
+  int too_large = 0;                ///< candidates that memory does not hold
   int timed = 0;
 };
 

@@ -91,7 +91,7 @@ class StageTimes {
 
   const TimedStep& step() const { return step_; }
   const TimedAction& of(const Action& action) const {
-    // Of the forwards the first one waits for gathers, of the backwards the last one starts sums.
+    // The first forward waits for gathers, the last backward starts sums.
     const bool forward = action.kind == Action::Kind::forward;
     const int played = forward ? (action.micro_batch == 0 ? 0 : played_) : (action.micro_batch == last_ ? played_ : 0);
     return step_.actions[places_.at(key(action.kind, action.chunk, played))];
@@ -107,7 +107,7 @@ class StageTimes {
   std::map<int, std::size_t> places_;
 };
 
-/// What clocks say of a layout on a machine.
+/// Times that clocks give for a layout on a machine.
 class TimedLayout {
  public:
   TimedLayout(const RecordedLayout& layout, const Hardware& hardware) : layout_(layout), hardware_(hardware) {
@@ -120,7 +120,7 @@ class TimedLayout {
     return times_[static_cast<std::size_t>(layout_.stage_to_played[static_cast<std::size_t>(number)])];
   }
 
-  /// Of what a stage's action sends to that neighbour.
+  /// Time of the bytes that a stage's action sends to that neighbour.
   double transfer_seconds(double bytes, bool across) const {
     const Software& software = hardware_.used;
     const double tensor = static_cast<double>(layout_.config.parallel.tensor);

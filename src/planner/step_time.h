@@ -24,9 +24,9 @@ struct RecordedLayout {
   std::vector<int> stage_to_played = {};  ///< by stage
   std::vector<std::vector<Action>> schedules = {};
   std::vector<bool> crosses_nodes = {};  ///< by stage: whether the next one is on another node
-  int micro_batches = 1;                 ///< of each data rank, in the largest step
+  int micro_batches = 1;                 ///< per data rank, in the largest step
 
-  std::size_t most_bytes() const;  ///< of the fullest stage
+  std::size_t most_bytes() const;  ///< bytes of the fullest stage
   const PlayedStage& stage(int number) const;
   void set_micro_batches(int count);  ///< and the schedules: for a step of another batch size
 };
@@ -38,12 +38,12 @@ RecordedLayout record_layout(const Config& config, int ranks_per_node, double li
 bool fits(const RecordedLayout& layout, double limit_bytes);
 
 struct StepTime {
-  double seconds = 0;           ///< of a whole step
-  double schedule_seconds = 0;  ///< of it, from the first forward to the last stage's last backward
+  double seconds = 0;           ///< for a whole step
+  double schedule_seconds = 0;  ///< part of it, from the first forward to the last stage's last backward
   double bubble = 0;            ///< share of the schedule in which stages compute nothing
-  /// Of the stage with the most to do, which together are the step: its costs, ...
+  /// The stage with the most to do. Its costs, idle time, sums and update make up the step.
   int busiest_stage = 0;
-  CostSeconds costs;        ///< of its actions
+  CostSeconds costs;        ///< costs of its actions
   double idle_seconds = 0;  ///< it waits for other stages, or for others' sums
   double sums_seconds = 0;  ///< gradient sums after its last action
   double update_seconds = 0;
@@ -54,8 +54,8 @@ struct StepTime {
 
 StepTime step_time(const RecordedLayout& layout, const Hardware& hardware);
 
-/// Of the run's train.steps, of which the first ones have smaller batches where the batch grows. With a
-/// curriculum, time is in proportion to tokens.
+/// The time of the run's train.steps, the first of which have smaller batches where the batch grows. With a curriculum,
+/// time is in proportion to tokens.
 double run_seconds(const RecordedLayout& layout, const Hardware& hardware);
 
 /// The spans of that step's schedule, for those who draw it.

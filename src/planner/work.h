@@ -1,5 +1,5 @@
-// What each verb of Ops does, as a recording needs it: a function of the verb's name and arguments, and of fused verbs
-// what they consist of. Tensors are not touched.
+// The work of each verb of Ops, as a recording needs it: a function of the verb's name and arguments; for fused verbs,
+// the work of their parts. Tensors are not touched.
 #pragma once
 
 #include <string_view>

@@ -20,7 +20,7 @@ constexpr int kStyles = 8;
 
 struct Line {
   const Series* series;
-  std::vector<double> values;  // of each of its points
+  std::vector<double> values;  // one for each of its points
 };
 
 /// Circle, square, triangle, diamond: the style's mark around a place.
@@ -66,7 +66,7 @@ class Figure {
     out_ += fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, kHeight,
                         escaped(chart_.title));
     grid();
-    // What leaves the panel is cut off there.
+    // Curves that leave the panel are cut off there.
     out_ += fmt::format("<svg x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{3}\" viewBox=\"{0} {1} {2} {3}\">\n",
                         kLeft - 5, kTop - 5, kRight - kLeft + 10, kBottom - kTop + 10);
     for (const Line& line : lines_) curve(line);

@@ -15,7 +15,7 @@ struct Series {
   bool smooth = false;  ///< its running mean, over the band from minimum to maximum
   bool marked = false;  ///< every point, as there are few
   bool joined = true;   ///< by lines
-  int style = 0;        ///< of the eight that chart_style() has
+  int style = 0;        ///< one of the eight that chart_style() has
 };
 
 struct Chart {

@@ -25,7 +25,7 @@ struct Compression {
   const char *name, *unpack;
 };
 constexpr Compression kOthers[] = {{"BZh?\x31\x41\x59\x26\x53\x59"sv, "bzip2", "bunzip2"},
-                                   {"BZh?\x17\x72\x45\x38\x50\x90"sv, "bzip2", "bunzip2"},  // of nothing
+                                   {"BZh?\x17\x72\x45\x38\x50\x90"sv, "bzip2", "bunzip2"},  // an empty text
                                    {"\xFD\x37zXZ\0"sv, "xz", "unxz"},
                                    {"\x28\xB5\x2F\xFD"sv, "zstd", "unzstd"},
                                    {"\x04\x22\x4D\x18"sv, "lz4", "unlz4"},
@@ -129,7 +129,7 @@ bool GzipText::read_more() {
 void GzipText::read(std::uint64_t first, std::uint64_t count, std::string& buffer) {
   if (first < window_begin_) start_over();
   while (window_begin_ + window_.size() < first + count) {
-    // What is too far back goes, as long as it is not wanted now.
+    // Text that is too far back is dropped, as long as it is not wanted now.
     const std::uint64_t unwanted = std::min<std::uint64_t>(first - window_begin_, window_.size());
     if (unwanted > 2 * kKeptBytes) {
       window_.erase(0, unwanted - kKeptBytes);

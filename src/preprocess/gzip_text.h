@@ -46,12 +46,12 @@ class GzipText {
   RegularFile file_;
   std::uint64_t bytes_ = 0;
   std::unique_ptr<z_stream_s, EndInflation> stream_;
-  std::string packed_;              // the file's bytes that the stream is given,
-  std::uint64_t packed_begin_ = 0;  // which begin here
+  std::string packed_;              // the file's bytes that the stream is given
+  std::uint64_t packed_begin_ = 0;  // where they begin in the file
   std::uint64_t member_begin_ = 0;
   bool between_members_ = true;
-  std::string window_;              // the text read last,
-  std::uint64_t window_begin_ = 0;  // which begins here
+  std::string window_;              // the text read last
+  std::uint64_t window_begin_ = 0;  // where it begins in the whole text
 };
 
 }  // namespace megatron

@@ -34,7 +34,7 @@ class LineReader {
  public:
   LineReader(const InputFile& file, std::uint64_t offset) : file_(file), offset_(offset) {}
 
-  std::uint64_t offset() const { return offset_; }  ///< of the next line
+  std::uint64_t offset() const { return offset_; }  ///< where the next line begins
 
   /// Moves to the beginning of a line: after the next '\n', or to `limit` if there is none before it.
   void skip_line(std::uint64_t limit) {

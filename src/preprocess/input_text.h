@@ -1,14 +1,9 @@
-// Input files of preprocessing as a line of bytes, cut into fixed blocks, and the documents that begin in a block.
+// Input files of preprocessing as one sequence of bytes, cut into fixed blocks, and the documents that begin in a
+// block.
 //
-// JSON lines: every line that is not blank is a record; "\r\n" ends a line as "\n" does.
-// Plain text: a file is cut into documents of about 64 KiB. A document begins at the start of the file and, in each
-// further 64 KiB of it, at the first paragraph (a line after a blank line), or at the first line if there is none. So
-// books can be split into training and test parts and read in parallel, no text is lost, and where the cuts are depends
-// on the file alone. "\r\n" becomes "\n".
 // A byte order mark at the start of a file is skipped. A gzip file (by its first bytes) is the text it holds: offsets
-// and sizes are that text's, so it makes the same documents and shards as the file before it was compressed.
-//
-// Memory: one document and a fixed buffer. Files must be seekable. Errors of reading are ErrorKind::filesystem.
+// and sizes are that text's, so it makes the same documents and shards as the file before it was compressed. Memory:
+// one document and a fixed buffer. Files must be seekable. Errors of reading are ErrorKind::filesystem.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +17,12 @@ namespace megatron {
 
 class GzipText;
 
+/// JSON lines: every line that is not blank is a record; "\r\n" ends a line as "\n" does.
+///
+/// Plain text: a file is cut into documents of about 64 KiB. A document begins at the start of the file and, in each
+/// further 64 KiB of it, at the first paragraph (a line after a blank line), or at the first line if there is none. So
+/// books can be split into training and test parts and read in parallel, no text is lost, and where the cuts are
+/// depends on the file alone. "\r\n" becomes "\n".
 enum class TextFormat { json_lines, plain };
 
 inline constexpr std::uint64_t kPlainDocumentBytes = 64 << 10;
@@ -30,7 +31,7 @@ inline constexpr std::uint64_t kLongestDocument = std::uint64_t{1} << 30;  ///< 
 /// Tells a file from one that has taken its place, or that was written to since.
 struct FileVersion {
   std::uint64_t bytes = 0;                    ///< on disk: of a gzip file, compressed
-  std::int64_t seconds = 0, nanoseconds = 0;  ///< of its last modification
+  std::int64_t seconds = 0, nanoseconds = 0;  ///< time of its last modification
   bool operator==(const FileVersion&) const = default;
 };
 

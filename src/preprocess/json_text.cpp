@@ -38,7 +38,7 @@ std::string keys_of(std::string_view line) {
   return keys.empty() ? "none" : keys;
 }
 
-/// What is probably wrong with a line, after a semicolon; empty if nothing is known.
+/// The probable fault of a line, after a semicolon; empty if nothing is known.
 std::string with_semicolon(std::string_view line) {
   const std::string advice = json_line_advice(line);
   return advice.empty() ? "" : "; " + advice;
@@ -51,7 +51,7 @@ void find_value(std::string_view line, std::string_view key, const char* wanted,
   JsonReader json(line, JsonDialect::python);
   const char kind = json.peek();
   bool found = false;
-  char value = '\0';  // what the last value of this key begins with
+  char value = '\0';  // first character of the last value of this key
   if (kind != '{') {
     json.skip_value();
     json.expect_end();

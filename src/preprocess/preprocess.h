@@ -1,21 +1,8 @@
 // Preprocessor: text files to the token shards of one prefix.
 //
-// The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whichever rank processes the
-// block. So the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
-//
-//   every rank:   process(block) for its own blocks                 -> temporary files of PREFIX-part-00000.h5 ...;
-//                                                                      with block 0, those of the vocabulary
-//   all together: exchange the summaries; an error anywhere         -> destroyed everywhere
-//   one rank:     check_target(all summaries)                       -> an error where another set lies there
-//   every rank:   publish(all summaries)                            -> PREFIX-00000.h5 ... for the blocks it processed
-//   every rank:   finish(), after all have published                -> the set is complete; nothing is discarded any
-//   more
-//
-// A tokenizer that is made from files has them kept next to the shards: PREFIX.vocab.json, PREFIX.merges.txt.
-//
-// Blocks without documents make no shard; shards are numbered without gaps. Owns what it writes until it is
-// finished: its destructor removes the rest, and puts back what was there before. Knows nothing of ranks: one of them
-// holds the TargetLock of the prefix for all. Errors name file and line: a bad document is ErrorKind::data.
+// Owns what it writes until it is finished: its destructor removes the rest, and puts back what was there before. Knows
+// nothing of ranks: one of them holds the TargetLock of the prefix for all. Errors name file and line: a bad document
+// is ErrorKind::data.
 #pragma once
 
 #include <cstdint>
@@ -42,16 +29,28 @@ struct PreprocessJob {
   /// (BERT, T5): the token would be a word of the last one.
   std::optional<bool> append_eod;
   SentenceMode sentences = SentenceMode::none;
-  std::string language = "en";  ///< of SentenceMode::icu
+  std::string language = "en";  ///< for SentenceMode::icu
   std::uint64_t shard_bytes = std::uint64_t{256} << 20;
 };
 
-/// What one block gave. Plain numbers, so that ranks can exchange it.
+/// Results of one block. Plain numbers, so that ranks can exchange it.
 struct BlockSummary {
   std::uint64_t block = 0, documents = 0, tokens = 0, bad = 0, empty = 0;
-  std::uint64_t hash = 0;  ///< of the shard's contents
+  std::uint64_t hash = 0;  ///< hash of the shard's contents
 };
 
+/// The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whichever rank processes the
+/// block. So the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
+///
+///   every rank:   process(block) for its own blocks                 -> temporary files of PREFIX-part-00000.h5 ...;
+///                                                                      with block 0, those of the vocabulary
+///   all together: exchange the summaries; an error anywhere         -> destroyed everywhere
+///   one rank:     check_target(all summaries)                       -> an error where another set lies there
+///   every rank:   publish(all summaries)                            -> PREFIX-00000.h5 ... for the blocks it processed
+///   every rank:   finish(), after all have published                -> the set is complete; nothing more is discarded
+///
+/// A tokenizer that is made from files has them kept next to the shards: PREFIX.vocab.json, PREFIX.merges.txt. Blocks
+/// without documents make no shard; shards are numbered without gaps.
 class Preprocessor {
  public:
   /// Opens the inputs and checks the job; writes nothing.
@@ -61,10 +60,10 @@ class Preprocessor {
 
   std::uint64_t blocks() const { return blocks_.size(); }
   std::uint64_t input_bytes() const { return corpus_->bytes(); }
-  std::uint64_t block_bytes(std::uint64_t block) const;  ///< of input
+  std::uint64_t block_bytes(std::uint64_t block) const;  ///< in the input
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   bool appends_eod() const { return append_eod_; }
-  /// Of all files, in their order; reads some of each.
+  /// Identities of all files, in their order; reads some of each.
   std::vector<InputIdentity> identify_inputs() const;
 
   /// Called now and then with the bytes of input read in this block so far.

@@ -1,11 +1,8 @@
-// TextCorpus: the documents of a list of text files.
-//
-// Files, also gzip, and folders, which stand for all files in them and below, by name (hidden ones left out). Errors
-// name file and line: a bad document (invalid UTF-8, JSON without the text, too long, or what the user of its text
-// throws) is ErrorKind::data, or is left out and counted.
-//
-// One file is open at a time, since there may be more than a process may have open: one that has changed when it is
-// opened again is an error. Not thread-safe.
+// TextCorpus: the documents of a list of text files, also gzip, and folders, which stand for all files in them and
+// below, by name (hidden ones left out). Errors name file and line: a bad document (invalid UTF-8, JSON without the
+// text, too long, or what the user of its text throws) is ErrorKind::data, or is left out and counted. One file is open
+// at a time, since there may be more than a process may have open: one that has changed when it is opened again is an
+// error. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +29,8 @@ class TextCorpus {
   /// Finds the files and their sizes.
   explicit TextCorpus(TextInputs inputs);
 
-  std::uint64_t bytes() const;                    ///< of all files, unpacked
-  std::vector<std::uint64_t> file_bytes() const;  ///< what a Segment's file is an index into
+  std::uint64_t bytes() const;                    ///< size of all files, unpacked
+  std::vector<std::uint64_t> file_bytes() const;  ///< a Segment's file is an index into it
   const std::string& path(std::size_t file) const { return files_.at(file).path; }
 
   /// The text of each document that begins in the segment; may throw BadDocument (json_text.h).

@@ -21,10 +21,10 @@ struct CheckpointArguments {
 /// Error(configuration) naming what is wrong and what was probably meant.
 CheckpointArguments parse_checkpoint_arguments(int argc, char** argv);
 
-/// What --help prints: on this command alone, or on all if there is none of this name.
+/// The text of --help: on this command alone, or on all if there is none of this name.
 std::string usage(const std::string& command);
 
-/// What export's options say, checked.
+/// The options of export, checked.
 ExportOptions export_options(const CheckpointArguments& arguments);
 
 }  // namespace megatron

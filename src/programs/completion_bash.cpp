@@ -9,8 +9,8 @@ namespace megatron {
 
 namespace {
 
-/// What all programs' functions do: PROGRAM is replaced by the name. COMP_WORDS has "--set a=b" in pieces wherever
-/// COMP_WORDBREAKS has "=": they are joined first, and the answer is the piece alone.
+/// The part that all programs' functions share: PROGRAM is replaced by the name. COMP_WORDS has "--set a=b" in pieces
+/// wherever COMP_WORDBREAKS has "=": they are joined first, and the answer is the piece alone.
 constexpr const char* kBegin = R"BASH(# Completion of PROGRAM for bash, printed by: PROGRAM --completion bash
 _PROGRAM() {
   local -a words=()

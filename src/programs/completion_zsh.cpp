@@ -29,7 +29,7 @@ std::string first_words(const std::string& help) {
   return help.substr(0, std::min({help.find("; "), help.find(": "), help.find(". "), help.size()}));
 }
 
-/// What completes a value: ":FILE:_files".
+/// The action that completes a value: ":FILE:_files".
 std::string action(const std::string& value, const std::string& program) {
   const std::string name = quoted(value.substr(0, value.find('|') == std::string::npos ? value.size() : 0));
   switch (value_kind(value)) {

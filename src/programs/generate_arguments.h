@@ -14,15 +14,15 @@ struct GenerateArguments {
   ModelOptions model;
   TextOptions text;
   SearchOptions search;
-  std::vector<std::string> prompts;  ///< of --prompt and --unconditional
+  std::vector<std::string> prompts;  ///< from --prompt and --unconditional
   std::string prompts_file;
   OutputFile output{"--output", ""}, logits{"--logits", ""};
   std::int64_t batch = 0;  ///< 0: as the prompts suggest
-  int planned_ranks = 0;   ///< of --dry-run; 0: as many as there are
+  int planned_ranks = 0;   ///< for --dry-run; 0: as many as there are
   bool unconditional = false, no_begin_token = false, special_tokens = false, interactive = false, serve = false,
        dry_run = false;
   bool chat = false;
-  std::string system;  ///< of --chat; empty: none
+  std::string system;  ///< for --chat; empty: none
   bool version = false, help = false;
 
   bool converses() const { return interactive || serve || chat; }

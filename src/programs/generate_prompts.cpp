@@ -40,7 +40,7 @@ class GenerationProgress {
   Timers watch_;
 };
 
-/// What is made of the prompts: one job per sample.
+/// The prompts and the work on them: one job per sample.
 struct Work {
   const GenerateArguments& arguments;
   const std::vector<std::string>& prompts;

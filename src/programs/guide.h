@@ -1,5 +1,5 @@
-// What shells and manuals are told of a program's command line: `PROGRAM --man` and `PROGRAM --completion SHELL`. Made
-// of the options that the program parses and of the schema of input files, so that it cannot differ from them.
+// Descriptions of a program's command line for shells and manuals: `PROGRAM --man` and `PROGRAM --completion SHELL`.
+// Made of the options that the program parses and of the schema of input files, so that they agree with these.
 #pragma once
 
 #include <boost/program_options.hpp>
@@ -33,7 +33,7 @@ Guide make_guide(const std::string& program, const boost::program_options::optio
                  const boost::program_options::positional_options_description& operands,
                  std::vector<GuideCommand> commands = {});
 
-/// What a value can be, by its name in the options' table.
+/// The kind of a value, by its name in the options' table.
 enum class ValueKind { other, choice, key, input_file, file, folder };
 ValueKind value_kind(const std::string& value);
 /// "cpu|cuda": cpu, cuda.

@@ -259,7 +259,7 @@ void export_model(const CheckpointArguments& arguments) {
   });
 }
 
-/// What an import took for the model's tokenizer, where that is not simply its folder's first file.
+/// Prints what an import took for the model's tokenizer, where that is not simply its folder's first file.
 void print_tokenizer(const std::string& source, const ConversionReport& report) {
   if (!report.unsupported_tokenizer.empty()) print_warning(report.unsupported_tokenizer);
   if (report.left_out > 0) {

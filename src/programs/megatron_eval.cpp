@@ -88,7 +88,7 @@ class EvaluationProgress {
   Timers watch_;
 };
 
-/// What both kinds of tasks begin and end with.
+/// The beginning and the end that both kinds of tasks share.
 struct Evaluation {
   const EvalArguments& arguments;
   MpiSession& session;

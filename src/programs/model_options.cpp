@@ -71,7 +71,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, cons
                                  options.merge_file);
 }
 
-constexpr std::uint64_t kMostText = std::uint64_t{1} << 30;  // of a broadcast
+constexpr std::uint64_t kMostText = std::uint64_t{1} << 30;  // in a broadcast
 
 std::string read_on_first_rank(const std::string& path, Communicator& world) {
   std::string text;

@@ -1,5 +1,5 @@
-// What programs that run a checkpoint's model share: the options for its source, layout, precision and vocabulary, with
-// the same words and checks in each; and files that rank 0 reads and writes.
+// Shared by the programs that run a checkpoint's model: the options for its source, layout, precision and vocabulary,
+// with the same words and checks in each; and files that rank 0 reads and writes.
 #pragma once
 
 #include <boost/program_options.hpp>

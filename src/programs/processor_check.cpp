@@ -18,7 +18,8 @@ namespace {
 
 enum Register { eax, ebx, ecx, edx };
 
-// What the operating system must save of each task: vector registers of 32 and of 64 bytes, the second 16 general ones.
+// State that the operating system must save for each task: vector registers of 32 and of 64 bytes, the second 16
+// general ones.
 constexpr unsigned kAvxState = 0x6, kAvx512State = 0xE6, kApxState = 0x80000;
 
 struct Feature {

@@ -69,7 +69,7 @@ void print_error(int rank, const std::string& where, const char* what, int secon
   std::fflush(stderr);
 }
 
-// What the system has refused is in no text of a thread's error.
+// The text of a thread's error does not say what the system has refused.
 std::string explained(const std::exception& error) {
   const auto* const system = dynamic_cast<const std::system_error*>(&error);
   if (system == nullptr || system->code() != std::errc::resource_unavailable_try_again) return error.what();

@@ -1,4 +1,4 @@
-// What the mains share: the version text, the command line, and the way out of a job with an error.
+// Shared by the main functions: the version text, the command line, and the way out of a job with an error.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace megatron {
 /// "0.1.0", from the build.
 std::string program_version();
 
-/// What must be the same on all ranks: version, MPI library, and a hash of the program's file. One line.
+/// The build, which must be the same on all ranks: version, MPI library, and a hash of the program's file. One line.
 std::string build_identity();
 
 /// --version: program, compiler, libraries.

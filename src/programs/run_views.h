@@ -12,7 +12,7 @@ namespace megatron {
 
 struct RunViews {
   std::string watch, tensorboard;
-  OutputFile output{"--output", ""};  ///< of --report
+  OutputFile output{"--output", ""};  ///< for --report
   std::vector<std::string> reports;
 
   bool any() const { return !watch.empty() || !tensorboard.empty() || !reports.empty(); }

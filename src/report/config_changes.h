@@ -1,5 +1,5 @@
-// What two configurations of a run, as config.toml has them, differ in. Works on the text, so that those of other
-// versions can be compared too.
+// Differences between configurations of a run, as config.toml has them. Works on the text, so that configurations of
+// other versions can be compared too.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMostPrograms = 200, kMostRows = 32;
 constexpr std::size_t kLongestConfig = 32 * 1024;              // a line of the file has at most 1 MiB
-constexpr std::uint64_t kMostBytes = std::uint64_t{32} << 20;  // which hold all of these
+constexpr std::uint64_t kMostBytes = std::uint64_t{32} << 20;  // enough for all of these
 constexpr const char* kFile = "/history.jsonl";
 
 ordered_json json_of(const std::vector<std::pair<std::string, Spread>>& rows) {

@@ -16,13 +16,13 @@
 
 namespace megatron {
 
-/// What evaluations on one split, or of one task, came to.
+/// Results of the evaluations on one split, or of one task.
 struct EvaluationSummary {
   std::string name;
   std::int64_t count = 0;
   double first_step = 0, last_step = 0, best_step = 0;
   double first_loss = 0, last_loss = 0, best_loss = 0;  ///< NaN where there is none
-  double perplexity = 0, accuracy = 0;                  ///< of the last; NaN likewise
+  double perplexity = 0, accuracy = 0;                  ///< the last evaluation's; NaN likewise
 };
 
 /// How a layer's choices fell on its experts in the last step that told.
@@ -38,11 +38,11 @@ struct ExpertLoad {
 struct RunCurves {
   PlotData plot;
   std::vector<EvaluationSummary> evaluations;
-  /// Of the last training line; NaN where it has none.
+  /// Numbers of the last training line; NaN where it has none.
   double loss = 0, gradient_norm = 0, learning_rate = 0, epoch = 0, tokens = 0, samples = 0, tflops_per_rank = 0;
   double step_seconds = 0, tokens_per_second = 0, time = 0;
   RecentMean mean_step_seconds;
-  std::vector<ExpertLoad> experts;  ///< of the last training line that has some, in the order of its layers
+  std::vector<ExpertLoad> experts;  ///< from the last training line that has some, in the order of its layers
   double dropped = 0;               ///< the share of choices without room, there
   std::int64_t unreadable = 0;      ///< lines
 
@@ -56,9 +56,9 @@ struct RunRecord {
   std::optional<Config> config;      ///< unless this version cannot read it
   std::optional<TracedStep> traced;  ///< if there is a trace.json
   std::vector<PastProgram> programs;
-  std::vector<std::string> warnings;  ///< of run.log, the last 50
+  std::vector<std::string> warnings;  ///< from run.log, the last 50
   std::int64_t warnings_before = 0;   ///< earlier ones
-  std::vector<std::string> notes;     ///< what is missing or damaged
+  std::vector<std::string> notes;     ///< on what is missing or damaged
   bool running = false;               ///< by run_is_locked(), where the caller asked that
 };
 

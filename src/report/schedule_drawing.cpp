@@ -13,7 +13,7 @@ namespace megatron {
 
 namespace {
 
-constexpr double kUnit = 22, kRow = 24, kLabel = 64;  // of one forward, of a stage, of its name
+constexpr double kUnit = 22, kRow = 24, kLabel = 64;  // width of a forward, height of a stage, width of its name
 constexpr double kMostUnits = 60;
 constexpr std::int64_t kMostStages = 16, kMostMicroBatches = 512, kMostActions = 20'000;
 

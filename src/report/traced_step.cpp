@@ -137,8 +137,8 @@ std::optional<TracedStep> read_traced_step(const std::string& path) {
   if (file_type(path) == FileType::absent) return std::nullopt;
   const std::string text = read_text_file(path, kLongest);
   verify(first_invalid_utf8(text) == text.size(), ErrorKind::configuration, "{} is not UTF-8", path);
-  std::vector<StageStep> stages;  // of the layout that was traced, which need not be the run's of today
-  std::int64_t ranks = 0;         // of a stage
+  std::vector<StageStep> stages;  // in the layout that was traced, which need not be the run's present one
+  std::int64_t ranks = 0;         // per stage
   bool whole = true;
   try {
     JsonReader json(text);

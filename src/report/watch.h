@@ -33,7 +33,7 @@ struct WatchView {
   bool curve = true, braille = true;
 };
 
-/// What is shown of a run: lines of at most `columns` characters, fewer than `rows` of them. `now`: seconds since 1970.
+/// A view of a run: lines of at most `columns` characters, fewer than `rows` of them. `now`: seconds since 1970.
 std::vector<std::string> watch_lines(const RunRecord& run, double now, const WatchView& view);
 
 /// Shows the run until it ends, and returns 0 then, and after Ctrl-C; 128 and the number of any other signal. Where

@@ -1,4 +1,4 @@
-// What --watch shows of a run: watch_lines() of watch.h.
+// The view of a run that --watch shows: watch_lines() of watch.h.
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>

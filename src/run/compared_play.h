@@ -1,10 +1,9 @@
-// The run's first steps, played to be compared: by one rank, whose numbers are kept, and then by others to compare.
-//
-// All plays follow one path. After each backward a play's own gradients are compared and then replaced by the guide's,
-// those of the first play, before they update anything. So every step starts from the same parameters and moments but
-// for rounding: Adam, which makes a full step of a gradient that is nothing but rounding, cannot drive two right plays
-// apart, and what a step gets wrong shows in that step. Parameters are compared after the last update. Everything else
-// is as in training: schedules, sums, sharded updates and gathers under the next forward.
+// The run's first steps, played to be compared: by one rank, whose numbers are kept, and then by others to compare. All
+// plays follow one path: after each backward a play's own gradients are compared and then replaced by those of the
+// first play, the guide, before they update anything. So every step starts from the same parameters and moments but for
+// rounding: Adam, which makes a full step of a gradient that is only rounding, cannot drive two right plays apart, and
+// errors of a step show in that step. Parameters are compared after the last update. Everything else is as in training:
+// schedules, sums, sharded updates and gathers under the next forward.
 #pragma once
 
 #include <cstdint>

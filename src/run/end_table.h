@@ -10,7 +10,7 @@
 
 namespace megatron {
 
-/// What one rank reports at the end of a run.
+/// The report of one rank at the end of a run.
 struct RankReport {
   std::array<double, kSectionCount> seconds{};  ///< by Section
   double peak_resident_bytes = 0;

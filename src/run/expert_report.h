@@ -1,4 +1,4 @@
-// What the experts of a model got, for metrics.jsonl and for the end of a run.
+// Reports on the use of a model's experts, for metrics.jsonl and for the end of a run.
 #pragma once
 
 #include <string>

@@ -35,7 +35,7 @@ std::int64_t last_step_kept_nowhere(Communicator& world, const std::string& dire
   return std::lround(world.all_reduce_value(step, Reduce::maximum));
 }
 
-// What a finished run was trained with, as far as that can be read. On rank 0.
+// The configuration that a finished run was trained with, as far as that can be read. On rank 0.
 std::string saved_config(const Config& config, const std::optional<CheckpointReader>& own) {
   if (own) {
     std::string text;

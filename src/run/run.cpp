@@ -41,7 +41,7 @@ std::unique_ptr<RunLock> prepare_directory(Communicator& world, const Config& co
            directory);
     check_writable(directory);
     lock = std::make_unique<RunLock>(directory, log);
-    HangWords::clear(directory);  // of a job that was aborted
+    HangWords::clear(directory);  // left by a job that was aborted
     clean_checkpoints(directory);
   });
   return lock;
@@ -165,7 +165,7 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
   for (const std::string& line : splits.lines) log.info(std::string_view(line));
   for (const std::string& warning : splits.warnings) log.warning(std::string_view(warning));
   const MemoryPlan& plan = stages[static_cast<std::size_t>(grid.at().pipeline)];
-  // What is free is without a task's examples, which every rank has read by now.
+  // The free memory is without a task's examples, which every rank has read by now.
   require_memory(world, environment.host, *compute.backend.device, {.device = plan.total(), .host = plan.host},
                  "use fewer ranks per node, a smaller train.micro_batch_size, more tensor or pipeline ranks, or "
                  "recompute.mode = \"full\" (--dry-run says what a rank needs)");

@@ -1,5 +1,5 @@
-// What every run starts with, whatever it is for: all ranks have the same input file and the same data, and training it
-// is supported. Collective over the world.
+// The start of every run, whatever it is for: ensures that all ranks have the same input file and the same data, and
+// that training it is supported. Collective over the world.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct RunEnvironment {
   std::string version;               ///< the program's, for the banner
   int local_rank = 0;                ///< among the ranks on this host: which of its devices is this rank's
   double started = 0;                ///< when the program started, by Timers::steady_seconds
-  std::string job;                   ///< of the batch system, for the banner; empty outside one
+  std::string job;                   ///< the job in the batch system, for the banner; empty outside one
   std::optional<double> job_ends{};  ///< seconds since 1970
   bool fresh = false;                ///< start over in a new directory where run.directory has a run
   HangWatch* hang_watch = nullptr;   ///< is told the grid; may be absent

@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::seconds kVisibilityTimeout{5};
 constexpr std::int64_t kLongestMark = 4096;
 
-/// What is in the file, or why it cannot be read.
+/// The contents of the file, or why it cannot be read.
 std::string look_at(const std::string& path) try {
   return read_text_file(path, kLongestMark);
 } catch (const Error& error) {
@@ -64,7 +64,7 @@ void require_shared_directory(Communicator& world, const Config& config, const s
           if (world.rank() == 0) return;
           require_mark(path, mark, directory, mark.substr(0, mark.find(' ')));
           const std::string own = fmt::format("{}/.tmp_mark_{}", folder, world.rank());
-          remove_quietly(own);  // of a job that died here
+          remove_quietly(own);  // left by a job that died here
           create_file_durably(own, mark);
           remove_quietly(own);
         },

@@ -11,7 +11,7 @@
 
 namespace megatron {
 
-/// What is to be done about a step.
+/// The decision about a step.
 enum class SkipAction {
   none,     ///< it was not skipped
   search,   ///< say that a smaller loss scale is looked for
@@ -37,14 +37,14 @@ class SkippedStepPolicy {
   /// Up to the last step, and for no reason that a smaller loss scale would remove as far as is known.
   std::int64_t in_a_row() const { return in_a_row_; }
 
-  /// What a checkpoint holds: an object.
+  /// The state in a checkpoint: an object.
   nlohmann::json state() const;
   /// Errors: checkpoint, for counters that a run of `steps` cannot have.
   void set_state(const nlohmann::json& state, std::int64_t steps);
 
  private:
   std::int64_t most_in_a_row_;
-  std::int64_t since_line_ = 0;  // of the metrics
+  std::int64_t since_line_ = 0;  // since the last line of the metrics
   std::int64_t in_all_ = 0;      // by the run, before it was resumed included
   std::int64_t in_a_row_ = 0;    // since a step was good, or would have been at the smallest loss scale
   bool explained_ = false;       // one of these

@@ -1,4 +1,4 @@
-// What a run does about a skipped step, as its SkippedStepPolicy decides: says why, or ends.
+// A run's reaction to a skipped step, as its SkippedStepPolicy decides: says why, or ends.
 #pragma once
 
 #include "config/config.h"

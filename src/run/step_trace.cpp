@@ -55,11 +55,11 @@ std::string error_in_words(std::int64_t nanoseconds) {
 
 }  // namespace
 
-// What all ranks know of each other.
+// Facts that all ranks know of each other.
 struct StepTrace::Table {
   nlohmann::json rows;             // by rank
   std::int64_t zero = 0;           // the first rank's beginning, on rank 0's clock
-  std::int64_t error = 0;          // of the clocks: the largest
+  std::int64_t error = 0;          // the largest error of the clocks
   std::vector<std::int64_t> lost;  // events, by rank
 
   explicit Table(const nlohmann::json& of)
@@ -92,7 +92,7 @@ void StepTrace::before_step(std::int64_t step) {
   if (first_step_ > 0) write();
   if (step < first_ || step > last_) return;
   before_ = measure_clock_offset(world_, recorder_->clock());
-  world_.barrier();  // what a rank waits for in the clocks' messages is no part of the step
+  world_.barrier();  // waiting in the clocks' messages is no part of the step
   first_step_ = step;
   began_ = recorder_->now();
   recorder_->start();

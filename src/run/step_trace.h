@@ -39,7 +39,7 @@ class StepTrace {
   void write();
   std::int64_t align(std::int64_t time) const;
   std::string own_row() const;
-  /// Of a message from this rank to a stage, or from there: the other rank.
+  /// The other rank of a message from this rank to a stage, or from there.
   int other_rank(int stage) const;
   std::string place() const;
   void add_own(const std::function<void(const std::string&)>& piece, const Table& table) const;

@@ -172,7 +172,7 @@ SavePoint TrainingLoop::here() const {
 
 void TrainingLoop::save() {
   if (saves_.covers(here())) return;
-  saves_.wait();  // what it finds decides which checkpoint is the best
+  saves_.wait();  // its result decides which checkpoint is the best
   watch_.begin("saving");
   agree(world_, [&] {
     if (lock_ != nullptr) lock_->hold();
@@ -262,7 +262,7 @@ int TrainingLoop::run() {
     if (request == Request::stop) return stop();
     if (request == Request::save) {
       save();
-      if (stop_requested()) return stop();  // what time there is was reckoned for one save, not for two and a step
+      if (stop_requested()) return stop();  // the time left was reckoned for one save, not for two and a step
     }
     if (evaluations_.due().empty()) train_one_step();
     if (!evaluations_.perform([this] { return stop_requested(); })) continue;  // to be stopped

@@ -79,7 +79,7 @@ class TrainingLoop {
   StopSignals& signals_;
   RunLock* lock_;
   RunLimits limits_;       // rank 0's alone are asked
-  std::string stop_for_;   // what rank 0 stops for, signals apart
+  std::string stop_for_;   // rank 0's reason to stop, signals apart
   bool stopping_ = false;  // agreed on by all ranks
   int stop_signal_ = 0;    // the same: a signal that some rank has received; 0: none
   SavedStep saved_step_;
@@ -91,7 +91,7 @@ class TrainingLoop {
   RunSaves saves_;
   RunEvaluations evaluations_;
   std::int64_t checked_step_ = -1;
-  ExpertUse experts_;                        // of all steps of this process that were not skipped
+  ExpertUse experts_;                        // over all steps of this process that were not skipped
   Interval since_metrics_, since_progress_;  // the steps since the last line of each
   bool progress_begun_ = false;              // by this process, whose first step has a line in any case
   RunWatch watch_;                           // the last: its thread uses others

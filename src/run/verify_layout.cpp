@@ -17,7 +17,7 @@ namespace megatron {
 namespace {
 
 constexpr std::int64_t kSteps = 3;
-constexpr int kRoundingPlays = 12;  // of one step: a kink that rounding decides may fall the same way in one or two
+constexpr int kRoundingPlays = 12;  // per step: a kink that rounding decides may fall the same way in one or two
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Config in_fp32(Config config) {
@@ -42,7 +42,7 @@ std::string grid_text(const Config& config) {
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-// What is kept of the plays on one rank, in the host's memory: the gradients of all their steps, and the parameters.
+// Bytes kept of the plays on one rank, in the host's memory: the gradients of all their steps, and the parameters.
 std::size_t kept_bytes(const MemoryPlan& plan, std::int64_t steps, bool own_precision) {
   const std::int64_t copies = (steps + 1) * (own_precision ? 2 : 1);
   return static_cast<std::size_t>(plan.parameters * copies) * sizeof(float);
@@ -96,7 +96,7 @@ void check_memory(Communicator& world, const std::string& host, const Compute& c
 
 // ---- Playing --------------------------------------------------------------------------------------------------------
 
-/// What all plays share.
+/// State that all plays share.
 struct Plays {
   Communicator& world;
   Compute& compute;

@@ -1,10 +1,8 @@
-// megatron_train --verify: does this layout train what one rank trains?
-//
-// Rank 0 plays the first steps of the run alone: the whole model in fp32, one sample a micro-batch. Then all ranks play
-// them on their layout, in fp32 too, along the same path (compared_play.h), and losses, gradients, norms and updates
-// are compared. If the input file asks for another precision, one rank plays in that precision as well, and the layout
-// is compared with it: so what is off is either the precision or the layout. Everything lives in memory: the run's
-// directory is not looked at.
+// megatron_train --verify: does this layout train what one rank trains? Rank 0 plays the first steps of the run alone:
+// the whole model in fp32, one sample per micro-batch. Then all ranks play them on their layout, in fp32 too, along the
+// same path (compared_play.h), and losses, gradients, norms and updates are compared. If the input file asks for
+// another precision, one rank plays in that precision as well, and the layout is compared with it: this tells errors of
+// the precision from errors of the layout. Everything lives in memory: the run's directory is not looked at.
 #pragma once
 
 #include "comm/communicator.h"

@@ -8,9 +8,9 @@
 
 namespace megatron {
 
-/// What to do, in words, with the newest checkpoint of the run from before `step`; for the end of an error. Where steps
-/// are skipped, that is the last step that was not: the step after a checkpoint from before it went well, so that its
-/// parameters are good.
+/// Advice, in words, on what to do with the newest checkpoint of the run from before `step`; for the end of an error.
+/// Where steps are skipped, `step` is the last one that was not: the step after a checkpoint from before it went well,
+/// so that its parameters are good.
 std::string way_back(Communicator& world, const std::string& run_directory, std::int64_t step);
 
 /// Throws Error(numerics) if a run that ends at `step` was skipping steps there: this number in a row, up to the last.

@@ -24,7 +24,7 @@ namespace {
 constexpr unsigned kSecondsForStack = 10;
 constexpr std::array<int, 5> kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
-// What the handler needs: it has no argument through which it could reach an object.
+// Data that the handler needs: it has no argument through which it could reach an object.
 std::array<char, 512> where_text{};
 std::array<char, 4096> file_name{};
 std::atomic<const Activity*> doing{nullptr};

@@ -1,10 +1,9 @@
-// CrashReport: what a process that dies of a defect leaves: one line on standard error with the signal, the step
-// and what the rank was doing, and the stack in a separate file.
-//
-// For the signals of broken programs (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, which failed assertions and escaped
-// exceptions raise), and, stack only, for the first internal error or lack of memory, whose message is printed
-// elsewhere. Afterwards a signal does what it would have done, so that launchers see it and end the job. Process-wide
-// like the signals themselves: one at a time, made by main after MPI_Init, which installs its own handlers.
+// CrashReport: reports a process that dies of a defect: one line on standard error with the signal, the step and what
+// the rank was doing, and the stack in a separate file. For the signals of broken programs (SIGSEGV, SIGBUS, SIGFPE,
+// SIGILL, SIGABRT, which failed assertions and escaped exceptions raise), and, stack only, for the first internal error
+// or lack of memory, whose message is printed elsewhere. Afterwards a signal does what it would have done, so that
+// launchers see it and end the job. Process-wide like the signals themselves: one at a time, made by main after
+// MPI_Init, which installs its own handlers.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 namespace megatron {
 
 struct DiskSpeed {
-  double seconds_per_sync = 0;  ///< of a file of a few bytes
+  double seconds_per_sync = 0;  ///< for a file of a few bytes
   double bytes_per_second = 0;  ///< written by one process, sync included
 };
 

@@ -31,7 +31,8 @@ void rename_or_fail(const std::string& from, const std::string& to) {
   fail(ErrorKind::filesystem, "cannot rename {} to {}: {}", from, to, errno_text(reason));
 }
 
-/// Of what has this name, links not followed. What cannot be looked at may well be there: that is an error.
+/// Status of the file or folder of this name, links not followed. One that cannot be looked at may well be there: that
+/// is an error.
 fs::file_status status_of(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);

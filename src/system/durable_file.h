@@ -17,7 +17,7 @@ void sync_path(const std::string& path);
 /// for. A hint: what goes wrong here shows there.
 class EarlyFlush {
  public:
-  explicit EarlyFlush(const std::string& path);  ///< of a file that is there
+  explicit EarlyFlush(const std::string& path);  ///< an existing file's
   EarlyFlush(const EarlyFlush&) = delete;
   EarlyFlush& operator=(const EarlyFlush&) = delete;
   ~EarlyFlush();
@@ -94,7 +94,7 @@ class Publication {
   void publish();
   /// Keeps what was published, and removes what it replaced, and what killed publications of these names had.
   void commit() noexcept;
-  /// What cannot be put back is said on standard error, with the name it has.
+  /// Files that cannot be put back are reported on standard error, with the names they have.
   void discard() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// What the operating system says was wrong, and what to do about it.
+// Explains errors of the operating system: what it says was wrong, and what to do about it.
 #pragma once
 
 #include <string>

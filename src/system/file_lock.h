@@ -48,8 +48,8 @@ class MadeFolders {
   std::vector<std::string> made_;  // the innermost first
 };
 
-/// Of a file, a folder or a prefix of files: FOLDER/.NAME.lock, which goes away with this, in a folder that
-/// is made if need be. Where the file system has no locks there is a warning on standard error and no protection.
+/// Lock of a file, a folder or a prefix of files: FOLDER/.NAME.lock, which is removed with this object, in a folder
+/// that is made if need be. Where the file system has no locks, there is a warning on standard error and no protection.
 class TargetLock {
  public:
   /// Error(filesystem) that names host and process if another command writes there, or a folder that cannot be made.

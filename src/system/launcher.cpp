@@ -25,7 +25,7 @@ std::optional<int> rank_by_launcher() {
 }
 
 pid_t launcher_process() {
-  // Those of one job: prte and prted may serve others after it.
+  // Only launchers of a single job: prte and prted may serve others after it.
   constexpr std::array<std::string_view, 6> kNames = {"mpirun", "mpiexec", "orterun",
                                                       "orted",  "prterun", "hydra_pmi_proxy"};
   constexpr int kMostShells = 4;  // between the launcher and this process

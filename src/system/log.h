@@ -1,10 +1,9 @@
 // Log: what the run says to people, on standard output and in the run directory's run.log.
 //
-// An instance, not a global: the program makes one per rank and passes it by reference. Only the enabled rank's
-// prints; the others' swallow everything, so that callers need not ask who they are. Writing never fails the run: a
-// full disk, a closed pipe or a vanished file costs lines, nothing else. Control characters (an escape sequence in a
-// file's name, say) are printed as \xNN. Errors that end the program are main's to print, not this class's. Any thread
-// may use it.
+// An instance, not a global: the program makes one per rank and passes it by reference. Only the enabled rank's prints;
+// the others discard everything, so that callers need not check. Writing never fails the run: a full disk, a closed
+// pipe or a vanished file costs lines, nothing else. Control characters (an escape sequence in a file's name, say) are
+// printed as \xNN. Errors that end the program are printed by main, not by this class. Any thread may use it.
 #pragma once
 
 #include <fmt/format.h>
@@ -67,7 +66,7 @@ class Log {
   bool enabled_;
   double timeout_;
   Terminal terminal_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all below
   std::string status_;
   std::uint64_t lines_ = 0;
   bool stuck_ = false;  // the stream took nothing the last time

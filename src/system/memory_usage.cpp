@@ -52,7 +52,7 @@ constexpr GroupFiles kVersion1{
 constexpr GroupFiles kVersion2{
     "", "/memory.max", "/memory.current", {"inactive_file ", "active_file ", "slab_reclaimable "}};
 
-/// What is left under one group's own limit, if it has one.
+/// Memory that is left under one group's own limit, if it has one.
 std::optional<std::size_t> room_in(const std::string& group, const GroupFiles& files) {
   const auto limit = number_file(group + files.limit), used = number_file(group + files.used);
   if (!limit || !used) return std::nullopt;

@@ -1,4 +1,4 @@
-// What the operating system says about memory, in bytes. Linux only.
+// Memory as the operating system reports it, in bytes. Linux only.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ std::size_t peak_resident_bytes();
 /// Memory this process has in RAM now; 0 where the system does not say.
 std::size_t resident_bytes();
 
-/// What a rank has resident in addition to its plan: program, libraries and what they take for themselves, MPI's
-/// and matrix products' among it. More ranks, threads and checkpoint.async take more. Measured with 1 to 8 ranks on one
-/// Debian 12 machine (Open MPI 4.1.4, oneDNN 2.6): 43 to 80 MiB.
+/// Memory that a rank has resident in addition to its plan: the program, its libraries and what they take for
+/// themselves, MPI and matrix products included. More ranks, threads and checkpoint.async take more. Measured with 1
+/// to 8 ranks on one Debian 12 machine (Open MPI 4.1.4, oneDNN 2.6): 43 to 80 MiB.
 inline constexpr double kLeastProgramBytes = 40 << 20, kMostProgramBytes = 80 << 20;
 /// "40 to 80 MiB".
 std::string program_bytes();
@@ -26,10 +26,10 @@ struct MemoryFiles {
   std::string proc = "/proc", control_groups = "/sys/fs/cgroup";
 };
 
-/// What new allocations on this node can still get without swapping, all processes together: the kernel's estimate of
-/// available memory, or what is left of this process's control group (a batch job's memory limit) if that is less.
-/// What the kernel would give up for them, file pages above all, counts as free in both. Nothing where the system does
-/// not say.
+/// Memory that new allocations on this node can still get without swapping, all processes together: the kernel's
+/// estimate of available memory, or what is left of this process's control group (a batch job's memory limit) if that
+/// is less. Memory that the kernel would give up for them, file pages above all, counts as free in both. Nothing where
+/// the system does not say.
 std::optional<std::size_t> free_memory_bytes(const MemoryFiles& files = {});
 
 /// Swap space that is not used; 0 where there is none.

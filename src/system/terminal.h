@@ -16,7 +16,7 @@ struct Terminal {
 /// Whether the kind of terminal that TERM names can draw a line again.
 bool terminal_redraws();
 
-/// Of standard output and error, which must both be the terminal.
+/// The terminal of standard output and error, which must both be connected to it.
 Terminal standard_terminal();
 
 }  // namespace megatron

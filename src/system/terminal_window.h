@@ -1,4 +1,4 @@
-// What a terminal's window is now, for pictures made of characters.
+// Size and abilities of a terminal's window now, for pictures made of characters.
 #pragma once
 
 #include "system/terminal.h"

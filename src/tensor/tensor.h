@@ -49,7 +49,7 @@ class ConstTensor {
   std::int64_t dim(int i) const { return shape_[i]; }
   std::int64_t stride(int i) const { return strides_[static_cast<std::size_t>(i)]; }
   std::int64_t elements() const { return shape_.elements(); }
-  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type_); }  ///< of the elements
+  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type_); }  ///< elements only
   bool contiguous() const;
 
   const void* data() const { return data_; }

@@ -1,5 +1,5 @@
-// What a path of an input file or an option stands for: the home directory and the environment's variables in place of
-// their names, as a shell has them. A shell does not expand what is quoted, nor the ~ of --output=~/a.
+// Expands a path of an input file or an option: the home directory and the environment's variables in place of their
+// names, as a shell does. A shell does not expand what is quoted, nor the ~ of --output=~/a.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What people give in the place of the file or line that was meant, told by its first bytes: for messages that name the
-// cause and the way out. Strings in, strings out; empty where nothing is known.
+// Advice about a file or line that is not of the kind that was meant, told by its first bytes: for messages that name
+// the cause and the way out. Strings in, strings out; empty where nothing is known.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace megatron {
 /// Bytes that a pointer of Git LFS has at most.
 inline constexpr std::size_t kLongestLfsPointer = 1024;
 
-/// Of a file of at most kLongestLfsPointer bytes, by its first ones: a pointer of Git LFS.
+/// Advice about a file of at most kLongestLfsPointer bytes, by its first ones, if it is a pointer of Git LFS.
 std::string lfs_advice(std::string_view beginning);
 
-/// Of a text that is to be UTF-8: UTF-16 or UTF-32.
+/// Advice about a text that should be UTF-8, if it is UTF-16 or UTF-32.
 std::string encoding_advice(std::string_view beginning);
 
-/// Of a line that is to be a JSON object and is none: the beginning of a JSON array or of an object on several lines,
-/// or a second byte order mark.
+/// Advice about a line that should be a JSON object and is none, if it is the beginning of a JSON array or of an object
+/// on several lines, or has a second byte order mark.
 std::string json_line_advice(std::string_view line);
 
 }  // namespace megatron

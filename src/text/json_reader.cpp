@@ -15,7 +15,8 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// What ends a plain stretch of a string: its end, an escape, or a control character, which must be escaped.
+/// Whether a character ends a plain stretch of a string: the string's end, an escape, or a control character, which
+/// must be escaped.
 bool is_special(char c) {
   return static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\';
 }
@@ -201,7 +202,7 @@ void JsonReader::skip_scalar() {
 }
 
 void JsonReader::skip_value() {
-  std::vector<bool> objects;  // of the values that are open, which are objects: no recursion, so no depth is too deep
+  std::vector<bool> objects;  // for each open value, whether it is an object: no recursion, so no depth is too deep
   const auto key = [this] {
     skip_string();
     expect(':', "':' after a key");

@@ -48,7 +48,7 @@ class StrictnessCheck : public nlohmann::json_sax<json> {
   }
 
   std::size_t deepest_;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the objects and lists that are open
+  std::vector<std::unordered_set<std::string>> keys_;  // for each open object or list
 };
 
 }  // namespace

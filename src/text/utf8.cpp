@@ -16,7 +16,7 @@ std::size_t first_invalid_utf8(std::string_view text) {
         continue;
       }
     }
-    // What is not plain ASCII is walked to the next block's beginning at least.
+    // Text that is not plain ASCII is walked to the next block's beginning at least.
     for (const std::size_t stop = i + sizeof(block); i < stop && i < text.size();) {
       const CodePoint next = first_code_point(text.substr(i));
       if (next.bytes == 0) return i;

@@ -110,7 +110,7 @@ void read_decoder(const NamedText& file, const json& config, FolderTokens& token
     if (content.empty()) file.fail_at(file.text.find("\"" + id + "\""), "\"{}.content\" names no token", name);
     std::uint64_t number = kMostTokens;
     const char* const end = id.data() + id.size();
-    if (std::from_chars(id.data(), end, number).ptr != end) number = kMostTokens;  // which is refused
+    if (std::from_chars(id.data(), end, number).ptr != end) number = kMostTokens;  // a number that is refused
     tokens.add(file.path, content, number, read_member(file, token, "special", name + ".special", true));
   }
 }

@@ -39,7 +39,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
 
 void AddedTokens::add_nodes() {
   struct Group {
-    std::uint32_t begin, end;  // of the tokens whose last bytes lead to this node
+    std::uint32_t begin, end;  // the tokens whose last bytes lead to this node
   };
   std::vector<Group> level = {{0, static_cast<std::uint32_t>(tokens_.size())}}, next;
   nodes_.push_back({});

@@ -18,7 +18,7 @@ namespace megatron {
 struct AddedToken {
   std::string content;
   std::int32_t id = 0;
-  bool special = false;      ///< of no text, unless special tokens are asked for
+  bool special = false;      ///< found in no text, unless special tokens are asked for
   bool normalized = false;   ///< looked for after the others, in the text that the normalizer made
   bool single_word = false;  ///< only where no word continues before or after it
   bool lstrip = false;       ///< takes the spaces in front of it as well
@@ -73,7 +73,7 @@ class AddedTokens {
   struct Node {
     std::uint32_t first_child = 0;
     std::uint32_t shorter = 0;  // the longest other node that this one's bytes end with
-    std::uint32_t longest = 0;  // of the tokens that these bytes end with: its number, from 1; 0: none
+    std::uint32_t longest = 0;  // number, from 1, of the longest token that these bytes end with; 0: none
     unsigned char byte = 0;     // the last one
   };
   std::vector<AddedToken> tokens_;          // in the order of their bytes read backwards

@@ -19,14 +19,14 @@ inline constexpr std::size_t kLongestReplacement = 256;
 
 class CharacterMap {
  public:
-  CharacterMap() = default;  ///< of no characters
+  CharacterMap() = default;  ///< an empty map
   /// nullopt if these are not the bytes of such a map, or of one that libsentencepiece has no room for.
   static std::optional<CharacterMap> read(std::string_view bytes);
 
-  /// What the shortest string that `text` begins with becomes; nullopt if none is in the map.
+  /// Replacement of the shortest string in the map that `text` begins with; nullopt if there is none.
   std::optional<std::string_view> shortest(std::string_view text) const;
 
-  std::uint64_t hash() const;  ///< of its contents
+  std::uint64_t hash() const;  ///< depends on the map's contents
 
  private:
   bool is_valid() const;

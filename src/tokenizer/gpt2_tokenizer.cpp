@@ -54,8 +54,8 @@ BpeVocabulary read(const std::string& vocab_file, const std::string& merge_file,
   return is_rank_file(vocab_file) ? read_rank_file(vocab_file, rows) : read_tokenizer_json(vocab_file, rows);
 }
 
-/// Those that are looked for before the normalizer, or after it in what that makes of them. The token that ends
-/// documents is special even where a file does not say so.
+/// Added tokens that are looked for before the normalizer or, if `normalized`, after it in its output. The token that
+/// ends documents is special even where a file does not say so.
 AddedTokens added_tokens(const BpeVocabulary& vocabulary, bool normalized) {
   std::vector<AddedToken> tokens;
   TextNormalizer normalizer(vocabulary.normalizer, InvalidBytes::kept);
@@ -120,7 +120,7 @@ class Gpt2Encoder final : public Encoder {
 
   void encode_pieces(std::string_view text, std::vector<std::int32_t>& ids) {
     const char *at = text.data(), *const end = at + text.size();
-    std::size_t count = ids.size();  // of ids that are in use; after them is room
+    std::size_t count = ids.size();  // ids that are in use; after them is room
     while (at < end) {
       // Some pieces ahead of the one that is looked up, so that the cache's lines have time to come from memory.
       std::array<Piece, kAhead> pieces;

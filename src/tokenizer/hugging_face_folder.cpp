@@ -57,7 +57,7 @@ std::string name_of_json(const std::string& path) {
   return at(file, "/normalizer/lowercase") == false ? "bert-cased" : "bert-uncased";
 }
 
-/// What a tokenizer.json may say of each of its parts, so that another file of the folder can be its equal.
+/// Types that a tokenizer.json may name for its parts, so that another file of the folder can be its equal.
 struct SameAs {
   const char *model, *normalizer, *pre_tokenizer;
 };
@@ -170,7 +170,7 @@ SurroundingTokens surrounding_tokens(const std::string& path, const Tokenizer& t
     return {std::nullopt, known(special.eos)};
   }
   const json post = at(whole, "/post_processor");
-  const json first = at(post, "/cls/1"), last = at(post, "/sep/1");  // of BERT's and RoBERTa's processors
+  const json first = at(post, "/cls/1"), last = at(post, "/sep/1");  // as BERT's and RoBERTa's processors have them
   if (first.is_number_integer() && last.is_number_integer()) {
     return {known(first.get<std::int64_t>()), known(last.get<std::int64_t>())};
   }

@@ -37,7 +37,7 @@ class PositionQueue {
 
  private:
   std::vector<std::uint32_t> positions_;
-  std::size_t head_ = 0;  // of the plain queue; 0 in a heap
+  std::size_t head_ = 0;  // front of the plain queue; 0 in a heap
   bool heap_ = false;
 };
 

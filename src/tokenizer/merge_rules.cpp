@@ -49,7 +49,7 @@ void MergeRules::check_bytes(std::string_view piece) const {
 
 void MergeRules::encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const {
   std::array<std::int32_t, kShortPiece> symbols;
-  std::array<std::uint32_t, kShortPiece> ranks;  // of the merge of a symbol with the next one
+  std::array<std::uint32_t, kShortPiece> ranks;  // for each symbol, of its merge with the next one
   std::size_t count = piece.size();
   for (std::size_t i = 0; i < count; ++i) symbols[i] = byte_ids_[static_cast<unsigned char>(piece[i])];
   for (std::size_t i = 0; i + 1 < count; ++i) ranks[i] = rank_of(symbols[i], symbols[i + 1]);

@@ -34,7 +34,7 @@ class MergeRules {
       if (found == kEmpty) return kNoRank;
     }
   }
-  /// What the merge of this rank makes.
+  /// Id of the token that the merge of this rank makes.
   std::int32_t result_of(std::uint32_t rank) const { return results_[rank]; }
 
  private:

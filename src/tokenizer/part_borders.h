@@ -22,7 +22,7 @@ class PartBorders {
   /// The joined texts of `parts`, which must live as long.
   explicit PartBorders(std::span<const TextPart> parts);
 
-  /// Those of `size` bytes from `begin` on, as a text by themselves.
+  /// The borders of `size` bytes from `begin` on, as a text by themselves.
   PartBorders within(std::size_t begin, std::size_t size) const;
 
   /// The part of a byte; of one after the end, the last part.

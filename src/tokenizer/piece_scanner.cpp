@@ -112,7 +112,7 @@ const char* PieceScanner::gpt2_piece_end(const char* begin, const char* end) con
   return run_end(first.of, at + first.bytes, end);
 }
 
-/// What lies between digits is cut as if it were the whole text: spaces in front of a digit stay together.
+/// Text between digits is cut as if it were the whole text: spaces in front of a digit stay together.
 const char* PieceScanner::single_digits_piece_end(const char* begin, const char* end) const {
   const Character first = character_at(begin, end);
   if (first.of == CharacterClass::digit) return begin + first.bytes;

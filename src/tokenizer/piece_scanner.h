@@ -1,13 +1,4 @@
-// PieceScanner: cuts text into the pieces that byte-pair merges never cross, by the published split patterns:
-//
-//   gpt2           's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-//   single_digits  every digit is a piece; gpt2 for what lies between digits (StarCoder)
-//   cl100k         (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
-//                  |\s*[\r\n]+|\s+(?!\S)|\s+                                           (GPT-4, Llama 3)
-//   qwen2          cl100k with \p{N} instead of \p{N}{1,3}
-//   o200k          words end where an upper-case letter follows a lower-case one (tokenizer_pipeline.cpp has it all;
-//                  GPT-4o), and a contraction ends them
-//   tekken         o200k without contractions, and \p{N} instead of \p{N}{1,3} (Mistral)
+// PieceScanner: cuts text into the pieces that byte-pair merges never cross, by the published split patterns.
 //
 // Written out by hand: one look at each character (the last space of a run is seen twice), so that no text is slow.
 // Defined for any bytes: one that is not part of valid UTF-8 counts as a character that is neither letter nor digit nor
@@ -37,6 +28,16 @@ inline std::ptrdiff_t ascii_letters(const char* at) {
   return std::countr_zero(~letters & kHigh) / 8;
 }
 
+/// Published patterns:
+///
+///   gpt2           's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+///   single_digits  every digit is a piece; gpt2 for the text between digits (StarCoder)
+///   cl100k         (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
+///                  |\s*[\r\n]+|\s+(?!\S)|\s+                                           (GPT-4, Llama 3)
+///   qwen2          cl100k with \p{N} instead of \p{N}{1,3}
+///   o200k          words end where an upper-case letter follows a lower-case one, and a contraction ends them
+///                  (tokenizer_pipeline.cpp has it all; GPT-4o)
+///   tekken         o200k without contractions, and \p{N} instead of \p{N}{1,3} (Mistral)
 enum class SplitPattern : std::uint8_t { gpt2, single_digits, cl100k, qwen2, o200k, tekken };
 
 class PieceScanner {
@@ -71,7 +72,7 @@ class PieceScanner {
   Character character_at(const char* at, const char* end) const;
   const char* run_end(CharacterClass of, const char* at, const char* end) const;
   struct Spaces {
-    const char* end;           ///< of the run
+    const char* end;           ///< where the run ends
     const char* last;          ///< where its last character begins
     const char* newlines_end;  ///< after its last CR or LF; nullptr if it has none
   };

@@ -5,7 +5,7 @@ namespace megatron {
 PieceTrie::PieceTrie(std::vector<std::pair<std::string_view, std::int32_t>> pieces) {
   std::sort(pieces.begin(), pieces.end());
   struct Group {
-    std::size_t begin, end;  // of the pieces that begin like this node
+    std::size_t begin, end;  // the pieces that begin like this node
   };
   std::vector<Group> level = {{0, pieces.size()}}, next;
   bytes_.push_back(0);

@@ -59,7 +59,7 @@ Names whisper_names() {
   return names;
 }
 
-/// What a file of ranks does not say, by its name.
+/// Facts that a file of ranks does not say, known by its name.
 struct KnownRanks {
   std::string_view name;
   SplitPattern pattern;
@@ -205,7 +205,7 @@ class RankReader {
     return number.get<std::uint64_t>();
   }
 
-  /// Those of the file, or of the versions that named none, and as many more as the model has.
+  /// Adds the file's special tokens, or those of the versions that named none, and as many more as the model has.
   void read_tekken_special(const json& listed, std::int32_t count) {
     Names names = {"<unk>",
                    "<s>",

@@ -23,7 +23,7 @@ SentencePieceLibrary::SentencePieceLibrary(const std::string& model, const std::
   try {
     const sentencepiece::util::Status status = processor_->library.LoadFromSerializedProto(model);
     if (!status.ok()) refusal = status.error_message();
-  } catch (const std::exception& error) {  // of the double arrays inside it
+  } catch (const std::exception& error) {  // from the double arrays inside it
     refusal = error.what();
   }
   verify(refusal.empty(), ErrorKind::data, "{}: libsentencepiece does not take this model: {}", path, refusal);

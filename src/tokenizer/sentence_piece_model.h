@@ -31,9 +31,9 @@ struct SentencePieceModel {
   bool byte_fallback = false, add_dummy_prefix = true, remove_extra_whitespaces = true;
   bool prefix_once =
       false;  ///< the dummy prefix stands in front of the whole text only, of no text after a special token
-  std::string character_map;  ///< of the normalizer, valid; empty if it has none
+  std::string character_map;  ///< the normalizer's, valid; empty if it has none
   std::string normalizer;     ///< its bytes in the file, all of them
-  std::string text;           ///< what is kept: the file, with the sentinels that were added
+  std::string text;           ///< contents to keep: the file, with the sentinels that were added
 };
 
 /// choice.vocab_file with choice.extra_ids sentinels; `rows` and `alone` as there.

@@ -15,7 +15,7 @@
 
 namespace megatron {
 
-/// What a piece of SentencePiece has in place of a space (U+2581).
+/// Character that a piece of SentencePiece has in place of a space (U+2581).
 inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
 /// "<extra_id_7>"

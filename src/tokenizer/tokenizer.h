@@ -1,7 +1,6 @@
-// Tokenizer: text to token ids and back.
-//
-// A Tokenizer is immutable and safe to use from several threads. Encoding is done by Encoders, which may remember what
-// they have seen (only to be faster: the ids are a pure function of the text): one for each thread.
+// Tokenizer: text to token ids and back. Immutable and safe to use from several threads. Encoding is done by Encoders,
+// one for each thread, which may remember what they have seen (only to be faster: the ids are a pure function of the
+// text).
 //
 // Ids are 0 .. vocab_size() - 1. The hash identifies the mapping itself, so that shards made with another vocabulary of
 // the same size are told apart. This layer must not know what shards or samples are.
@@ -88,14 +87,15 @@ class Tokenizer {
   virtual std::string name() const = 0;         ///< as make_tokenizer takes it
   virtual std::int64_t vocab_size() const = 0;  ///< unpadded
   virtual std::int32_t eod_id() const = 0;      ///< ends a document; no text encodes to it with SpecialTokens::text
-  virtual std::uint64_t hash() const = 0;       ///< of the mapping
+  virtual std::uint64_t hash() const = 0;       ///< identifies the mapping
   /// ErrorKind::configuration if special tokens are asked for and there are none.
   virtual std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const = 0;
   std::unique_ptr<Encoder> make_encoder() const { return make_encoder(SpecialTokens::text); }
   /// The bytes of `ids`. The end-of-document id gives nothing, other special tokens their names; an id outside the
   /// vocabulary is ErrorKind::data.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
-  /// What an id adds to the text of those before it: together they are decode() of all but for what precedes the first.
+  /// Text that an id adds to that of the ids before it: these texts together are decode() of all ids, but for what
+  /// precedes the first.
   virtual std::string decode_next(std::int32_t id) const { return decode(std::span(&id, 1)); }
   virtual std::string eod_text() const = 0;  ///< the name of the end-of-document token
   virtual SpecialIds special_ids() const { return {}; }
@@ -136,7 +136,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice);
 /// ErrorKind::filesystem where it cannot be told: that is not taken for absent.
 bool tokenizer_file_exists(const std::string& path);
 
-/// What lies under the names of a tokenizer's files.
+/// Result of a search for a tokenizer under the names of a tokenizer's files.
 struct KeptTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  ///< the one that was looked for; nullptr: it is not there
   std::string others;  ///< the files that are there instead, and why they are not it; empty if there are none

@@ -13,8 +13,8 @@ namespace megatron {
 /// A vocabulary of two files or of ranks (rank_file.h) as tokenizer.json.
 std::string write_tokenizer_json(const BpeVocabulary& vocabulary);
 
-/// What training puts around a text, and a tokenizer.json's post-processor has to add: nothing, nothing after it (what
-/// stands in front of a decoder's text is the prompt's), or [CLS] and [SEP].
+/// Frame that training puts around a text, and that a tokenizer.json's post-processor has to add: nothing, nothing
+/// after it (what stands in front of a decoder's text is the prompt's), or [CLS] and [SEP].
 enum class TextFrame { none, nothing_after, cls_sep };
 
 /// Tokenizer::tokenizer_json() of a model that was trained here with this frame. The file as it is where it adds that.

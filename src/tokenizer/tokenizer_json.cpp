@@ -65,7 +65,7 @@ class TokenizerJson {
   void read_root(JsonReader& json) {
     for_each_member(json, [&](const std::string& key, JsonReader& value) {
       if (key == "version") return value.skip_value();
-      if (key == "truncation" || key == "padding") return value.skip_value();  // of batches, not of a text
+      if (key == "truncation" || key == "padding") return value.skip_value();  // for batches, not for a text
       if (key == "normalizer") return void(normalizer_ = read_step(value, read_normalizer));
       if (key == "added_tokens") return for_each_element(value, [&](JsonReader& token) { read_token(token); });
       if (key == "pre_tokenizer") return void(pre_tokenizer_ = read_step(value, read_pre_tokenizer));
@@ -195,7 +195,7 @@ class TokenizerJson {
 
   NamedText file_;
   BpeBuilder builder_;
-  std::size_t offset_ = 0;  // of what is being read, for errors
+  std::size_t offset_ = 0;  // where the part begins that is being read, for errors
   std::vector<PlacedToken> added_;
   std::optional<std::size_t> vocab_at_, merges_at_;
   std::optional<PreTokenizer> pre_tokenizer_;

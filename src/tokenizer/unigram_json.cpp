@@ -21,7 +21,7 @@ using nlohmann::ordered_json;
 constexpr const char* kAdvice =
     "a tokenizer.json with a Unigram model is right, as T5 has it, or one that `megatron_preprocess train-tokenizer "
     "--type unigram` makes; for a .model file of SentencePiece choose --tokenizer sentencepiece";
-constexpr std::size_t kMostPieceBytes = 16 << 20;  ///< of all pieces
+constexpr std::size_t kMostPieceBytes = 16 << 20;  ///< all pieces together
 constexpr double kLargestScore = 1e9;
 
 class UnigramJson {
@@ -59,7 +59,7 @@ class UnigramJson {
     for_each_member(json, [&](const std::string& key, JsonReader& value) {
       const auto step = [&](const auto& read) { return [&](JsonReader& it) { return read(raw(it)); }; };
       if (key == "version") return value.skip_value();
-      if (key == "truncation" || key == "padding") return value.skip_value();  // of batches, not of a text
+      if (key == "truncation" || key == "padding") return value.skip_value();  // for batches, not for a text
       if (key == "normalizer") return void(made_.normalizer = read_step(value, step(read_unigram_normalizer)));
       if (key == "pre_tokenizer") return void(metaspace_ = read_step(value, step(read_metaspace)));
       if (key == "post_processor") return read_step(value, step(check_post_processor));

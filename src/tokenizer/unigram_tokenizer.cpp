@@ -39,7 +39,7 @@ std::uint64_t hash_of(const UnigramVocabulary& vocabulary) {
   return hash_name(all + fmt::format("end of document {}", vocabulary.special.eos));
 }
 
-/// What an Encoder needs of its tokenizer.
+/// Parts of a tokenizer that its Encoders need.
 struct UnigramParts {
   const UnigramVocabulary& vocabulary;
   const AddedTokens& added;
@@ -209,11 +209,11 @@ class UnigramEncoder final : public Encoder {
   struct Best {
     double score = 0;
     std::int32_t id = 0;
-    std::uint32_t length = 0;  // of the last piece on the way; 0: no way is known yet
+    std::uint32_t length = 0;  // bytes of the last piece on the way; 0: no way is known yet
   };
 
   UnigramParts parts_;
-  std::vector<std::size_t>* ends_ = nullptr;  // of the tokens that are computed, where they are of interest
+  std::vector<std::size_t>* ends_ = nullptr;  // where the computed tokens end, if that is of interest
   TextNormalizer normalizer_;
   ShortWords short_words_;
   LongWords long_words_;

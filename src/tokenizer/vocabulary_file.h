@@ -1,5 +1,5 @@
-// What the readers of vocabularies share: a file with its name, and a BPE vocabulary that is checked while it is put
-// together. Errors are ErrorKind::data and say file, line and what to do. Internal to src/tokenizer.
+// Common parts of the readers of vocabularies: a file with its name, and a BPE vocabulary that is checked while it is
+// put together. Errors are ErrorKind::data and say file, line and what to do. Internal to src/tokenizer.
 #pragma once
 
 #include <fmt/format.h>
@@ -94,7 +94,7 @@ class BpeBuilder {
   TokenIndex ids_;
   std::vector<TokenIndex::Entry> second_;
   BpeVocabulary vocabulary_;
-  std::vector<bool> made_;  // which tokens are a byte or the result of a merge so far
+  std::vector<bool> made_;  // by id: whether the token is a byte or the result of a merge so far
   std::unordered_set<std::uint64_t> pairs_;
 };
 

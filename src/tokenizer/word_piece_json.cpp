@@ -52,7 +52,7 @@ class WordPieceJson {
   void read_root(JsonReader& json) {
     for_each_member(json, [&](const std::string& key, JsonReader& value) {
       if (key == "version") return value.skip_value();
-      if (key == "truncation" || key == "padding") return value.skip_value();  // of batches, not of a text
+      if (key == "truncation" || key == "padding") return value.skip_value();  // for batches, not for a text
       if (key == "normalizer") return void(normalizer_ = read_step(value, read_bert_normalizer));
       if (key == "pre_tokenizer") return has_pre_tokenizer_ = true, read_step(value, check_bert_pre_tokenizer);
       if (key == "post_processor") return read_step(value, check_post_processor);
@@ -129,7 +129,7 @@ class WordPieceJson {
 
   NamedText file_;
   WordPieceBuilder builder_;
-  std::size_t offset_ = 0;  // of what is being read, for errors
+  std::size_t offset_ = 0;  // where the part begins that is being read, for errors
   std::vector<PlacedToken> added_;
   std::optional<std::size_t> vocab_at_;
   std::optional<BertNormalizer> normalizer_;

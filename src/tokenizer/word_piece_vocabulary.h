@@ -25,8 +25,8 @@ struct WordPieceVocabulary {
   std::size_t longest = 0;          ///< bytes of the longest of these
   SpecialIds special;
   std::vector<AddedToken> added;
-  std::string file, text;  ///< what is kept: kWordPieceFile or kTokenizerFile, and its contents
-  // What is done to a text (bert_characters.h); vocab.txt has the defaults.
+  std::string file, text;  ///< file to keep: kWordPieceFile or kTokenizerFile, and its contents
+  // Rules for texts (bert_characters.h); vocab.txt has the defaults.
   bool clean = true, ideographs = true, strip_accents = true, lower_case = true, close_up = true;
   std::size_t longest_word = kLongestWord;
 };

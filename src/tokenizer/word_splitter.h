@@ -109,7 +109,7 @@ class WordSplitter {
   std::vector<std::uint32_t> decomposed_, marks_;
   std::string word_;
   std::vector<std::size_t> ends_;                      // in the text, of the characters of the word's bytes
-  std::size_t end_ = 0, next_end_ = 0, word_end_ = 0;  // of characters: the last in the word or in marks_, the next one
+  std::size_t end_ = 0, next_end_ = 0, word_end_ = 0;  // characters' ends: the last in the word or in marks_, the next
   std::size_t length_ = 0;                             // characters of the word; beyond the limit they are only counted
 };
 

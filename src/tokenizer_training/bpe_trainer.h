@@ -1,12 +1,8 @@
 // BpeTrainer: makes a byte-level BPE vocabulary from text (Sennrich et al., 2016): starting from the 256 bytes, the
-// pair of neighbours that occurs most often inside pieces (piece_scanner.h) becomes a token, again and again.
-//
-// Of pairs that occur equally often the one with the smaller ids is taken, left before right; bytes have the ids of
-// their characters' order (byte_alphabet.h), tokens follow as they are made. So the result depends on the text alone,
-// and is that of Hugging Face's BpeTrainer with the byte-level alphabet.
-//
-// Counts are 64-bit. Memory: every distinct piece once, and the places of pairs among them. Time: a pass over the text,
-// then for each merge the pieces that hold the pair, out of a heap of pairs.
+// pair of neighbours that occurs most often inside pieces (piece_scanner.h) becomes a token, again and again. If pairs
+// occur equally often, the one with the smaller ids is taken, left before right; bytes have the ids of their
+// characters' order (byte_alphabet.h), tokens follow as they are made. So the result depends on the text alone, and is
+// that of Hugging Face's BpeTrainer with the byte-level alphabet.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +16,8 @@
 
 namespace megatron {
 
+/// Counts are 64-bit. Memory: every distinct piece once, and the places of pairs among them. Time: a pass over the
+/// text, then for each merge the pieces that hold the pair, out of a heap of pairs.
 class BpeTrainer {
  public:
   /// Counts the pieces of a text. One that is longer than any token may be (kLongestToken) is left out: it is no word.

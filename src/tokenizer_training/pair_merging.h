@@ -182,7 +182,7 @@ class Merging {
   std::vector<Candidate> heap_;
   std::vector<std::vector<std::uint32_t>> lists_;  // pieces that hold a pair, perhaps no longer
   std::vector<std::uint32_t> free_lists_;
-  std::vector<Pair> new_pairs_;  // of this step
+  std::vector<Pair> new_pairs_;  // this step's
   std::uint32_t step_ = 1;
 };
 

@@ -24,9 +24,9 @@ struct Substring {
 
 /// The parts, one after the other.
 struct Characters {
-  std::vector<std::size_t> offsets;   // of each character, in bytes of the text
-  std::vector<std::size_t> part_end;  // of each character: the characters before the end of its part
-  std::vector<std::int64_t> counts;   // of each character: of its part
+  std::vector<std::size_t> offsets;   // by character: where it begins, in bytes of the text
+  std::vector<std::size_t> part_end;  // by character: the characters before the end of its part
+  std::vector<std::int64_t> counts;   // by character: its part's
   std::string text;
 };
 

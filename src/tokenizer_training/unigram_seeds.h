@@ -1,4 +1,4 @@
-// What UnigramTrainer begins with: the words of a text cut into parts that may be segmented, and the frequent
+// Input that UnigramTrainer begins with: the words of a text cut into parts that may be segmented, and the frequent
 // substrings of these. Internal to src/tokenizer_training.
 #pragma once
 

@@ -15,9 +15,9 @@ namespace {
 
 constexpr double kShrink = 0.75;              ///< how much of the pieces a round keeps
 constexpr double kLastRound = 1.1;            ///< rounds end at this many times the wanted size
-constexpr int kPassesPerRound = 2;            ///< of expectation and maximisation
+constexpr int kPassesPerRound = 2;            ///< passes of expectation and maximisation
 constexpr double kLeastExpected = 0.5;        ///< pieces that are expected to occur less often are dropped
-constexpr double kLeastProbability = 1e-250;  ///< of a part, so that what is divided by it is finite
+constexpr double kLeastProbability = 1e-250;  ///< a part's, so that what is divided by it is finite
 
 /// The derivative of log gamma, for x > 0: it makes rare pieces rarer, as a prior does that expects few pieces.
 double digamma(double x) {
@@ -196,7 +196,7 @@ class UnigramModel {
     return counts;
   }
 
-  /// Of log likelihood, if `others` replaced the piece wherever it occurs.
+  /// Loss of log likelihood, if `others` replaced the piece wherever it occurs.
   double loss(const std::vector<double>& counts, double sum, std::size_t id,
               const std::vector<std::int32_t>& others) const {
     const double count = counts[id];

@@ -30,7 +30,7 @@ class WordCounts {
 
   std::string texts_;
   std::vector<Word> words_;
-  std::vector<std::uint32_t> slots_;  // of words, from 1; open addressing, at most half full
+  std::vector<std::uint32_t> slots_;  // numbers of words, from 1; open addressing, at most half full
 };
 
 }  // namespace megatron

@@ -130,7 +130,7 @@ nlohmann::json evaluation_facts(const Datasets& datasets, std::span<const Traini
 
 std::vector<FactDifference> changed_evaluations(const nlohmann::json& saved, const nlohmann::json& current) {
   std::vector<FactDifference> changes = compare_facts(saved, current);
-  std::erase_if(changes, [](const FactDifference& change) {  // what begins or ceases to be evaluated on
+  std::erase_if(changes, [](const FactDifference& change) {  // data that begins or ceases to be evaluated on
     return (change.key == "validation" || change.key == "test" || change.key.starts_with(kTaskFact)) &&
            (change.saved == kAbsentFact || change.current == kAbsentFact);
   });

@@ -23,23 +23,24 @@ inline constexpr const char* kEndTokensKey = "end_tokens";
 
 /// The model, in shape and meaning, and the vocabulary.
 nlohmann::json model_signature(const Config& config, const Vocabulary& vocabulary);
-/// Of these (a checkpoint's, or a run's) what both must have in common for a run of `model` to resume from the other.
+/// The part of these facts (a checkpoint's, or a run's) that both must have in common for a run of `model` to resume
+/// from the other.
 nlohmann::json resume_signature(const ModelConfig& model, nlohmann::json facts);
-/// And what they must have in common for a new run of `model` to start with the weights.
+/// The part that they must have in common for a new run of `model` to start with the weights.
 nlohmann::json weights_signature(const ModelConfig& model, nlohmann::json facts);
 
-/// What says which samples, and how much of them, each step of a run takes.
+/// Facts that say which samples, and how much of them, each step of a run takes.
 nlohmann::json schedule_facts(const Config& config);
-/// What the order of samples depends on but the data itself: the seed, the part of the data that is for training (cut
-/// by documents unless it says otherwise), and of a blend the weights and contents of its sets.
+/// Facts that the order of samples depends on in addition to the data itself: the seed, the part of the data that is
+/// for training (cut by documents unless it says otherwise), and for a blend the weights and contents of its sets.
 nlohmann::json order_facts(const Config& config, const Datasets& datasets);
-/// Of the differences between a checkpoint's order_facts() and this run's, those that are some: not what an older
-/// checkpoint does not say. The sets of a blend and their order then show in the hash of all data, `same_data`.
+/// The real differences among those between a checkpoint's order_facts() and this run's: a fact that an older
+/// checkpoint does not say is none. The sets of a blend and their order then show in the hash of all data, `same_data`.
 std::vector<FactDifference> data_order_mismatches(std::vector<FactDifference> differences, bool same_data);
 
-/// Which samples evaluations are of: by split, its sets and their weights; by task, its file and options.
+/// The samples that evaluations use: by split, its sets and their weights; by task, its file and options.
 nlohmann::json evaluation_facts(const Datasets& datasets, std::span<const TrainingTask> tasks = {});
-/// Where two of these differ, of the splits and tasks that both have.
+/// Differences between two results of evaluation_facts(), for the splits and tasks that both have.
 std::vector<FactDifference> changed_evaluations(const nlohmann::json& saved, const nlohmann::json& current);
 
 }  // namespace megatron

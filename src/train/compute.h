@@ -1,6 +1,6 @@
-// What a job computes on and how its tensors travel: run.device and run.communication made into a backend and, where
-// the host cannot touch the device's memory, a communicator for its tensors. The only place that knows there are
-// several. A configuration is read here, never written: what was chosen is in the values that are returned.
+// Device and transport of a job: run.device and run.communication made into a backend and, where the host cannot touch
+// the device's memory, a communicator for its tensors. The only place that knows there are several. A configuration is
+// read here, never written: what was chosen is in the values that are returned.
 #pragma once
 
 #include <memory>
@@ -31,8 +31,8 @@ enum class TransportKind {
 struct Compute {
   Backend backend;
   TransportKind transport_kind = TransportKind::host;
-  std::unique_ptr<Communicator> transport;  ///< of the device's tensors; absent: the world moves them
-  std::string description;                  ///< of the way they travel, one line, if it is not the world's
+  std::unique_ptr<Communicator> transport;  ///< for the device's tensors; absent: the world moves them
+  std::string description;                  ///< one line about the way they travel, if it is not the world's
 };
 
 /// After choose_device(): the backend of this rank, the `local_rank`-th on its host, and its transport. Decides what

@@ -31,7 +31,7 @@ struct CountingJob {
   CountingCommunicator world;
   std::unique_ptr<CountingCommunicator> tensors;
   ProcessGrid grid;
-  TrafficMeter passes, sums;  ///< of forward and backward; of gradients
+  TrafficMeter passes, sums;  ///< forward and backward; gradients
   Backend backend;
   CountingOps* ops = nullptr;  ///< the backend's, or those that it passes verbs on to
 };
@@ -48,7 +48,7 @@ struct PlayedReplica {
   const ModelFamily& family;
 };
 
-/// What a replica that has played a step takes, but for what a step computes and moves. Plays evaluations too where
+/// Memory of a replica that has played a step, without what a step computes and moves. Plays evaluations too where
 /// those may take more than a step.
 MemoryPlan memory_of(const PlayedReplica& played);
 

@@ -1,10 +1,8 @@
 // Datasets: the token shards an input file names, and the samples of its three splits: of tokens in a row, or of whole
-// sentences (family_samples.h), whose splits are always of documents.
-//
-// A split is one set's or a blend's (data/blend.h). data.split cuts each set of data.train by itself, by documents or
-// by tokens (docs/sample_order.md), and the parts have the weights of their sets. Each rank opens the shards for
-// itself. With [task] the samples are of examples instead (task_data.h), and what is said of sets of tokens and their
-// division is empty. Knows nothing of batches.
+// sentences (family_samples.h), whose splits are always of documents. A split is one set's or a blend's (data/blend.h).
+// data.split cuts each set of data.train by itself, by documents or by tokens (docs/sample_order.md), and the parts
+// have the weights of their sets. Each rank opens the shards for itself. With [task] the samples are examples instead
+// (task_data.h), and everything about sets of tokens and their division is empty. Knows nothing of batches.
 #pragma once
 
 #include <array>
@@ -24,7 +22,7 @@ namespace megatron {
 
 /// A split that has at least one sample, and what its samples are made of.
 struct SampleSet {
-  TokenSource* source = nullptr;             ///< of tokens in a row
+  TokenSource* source = nullptr;             ///< for tokens in a row
   std::unique_ptr<const SampleOrder> order;  ///< the same
   std::unique_ptr<Samples> samples = nullptr;
 };
@@ -32,7 +30,7 @@ struct SampleSet {
 /// One of the sets of a split that are evaluated one by one.
 struct NamedSet {
   std::string name;
-  double share = 1;  ///< of the split's loss; those of a split are 1 together
+  double share = 1;  ///< in the split's loss; all shares of a split add up to 1
   SampleSet samples = {};
 };
 
@@ -59,17 +57,17 @@ class Datasets {
   /// first one after it.
   std::int64_t first_validation_sample(std::int64_t step) const;
 
-  std::string fingerprint() const;                                  ///< of all token sets: equal for equal contents
-  std::uint64_t train_hash() const;                                 ///< of the contents of data.train
+  std::string fingerprint() const;                                  ///< all token sets: equal for equal contents
+  std::uint64_t train_hash() const;                                 ///< hash of the contents of data.train
   std::vector<std::uint64_t> train_sets() const;                    ///< the same of each of its sets, in their order
-  double training_share() const { return training_share_; }         ///< of each set, by data.split
-  const std::vector<std::string>& notes() const { return notes_; }  ///< what a user should know, each a line
+  double training_share() const { return training_share_; }         ///< each set's, by data.split
+  const std::vector<std::string>& notes() const { return notes_; }  ///< for the user, each a line
   /// Normalised weights of data.train, if it is a blend; else empty.
   std::vector<double> blend_weights() const;
-  /// What validation() and test() are made of, in the order of their blends.
+  /// Parts that validation() and test() are made of, in the order of their blends.
   const std::vector<SplitPart>& validation_parts() const { return validation_parts_; }
   const std::vector<SplitPart>& test_parts() const { return test_parts_; }
-  const std::vector<SplitPart>& train_parts() const { return train_parts_; }  ///< of train()
+  const std::vector<SplitPart>& train_parts() const { return train_parts_; }  ///< train()'s
   /// Whether some training part ends elsewhere than whole documents would: not known to older checkpoints' orders.
   bool cut_by_tokens() const { return cut_by_tokens_; }
   /// With Megatron's orders: the sample count that it is made for, the documents it shuffles and a hash of their
@@ -77,13 +75,13 @@ class Datasets {
   std::int64_t order_samples() const { return order_samples_; }
   std::uint64_t train_documents() const;
   std::uint64_t document_lengths() const;
-  /// What the tokens are of: one for all splits.
+  /// Vocabulary of the tokens: one for all splits.
   const Vocabulary& vocabulary() const { return task_ ? task_->vocabulary() : sources_.front()->vocabulary(); }
   /// Nullptr if it needs files that are not there, or is not known.
   std::shared_ptr<const Tokenizer> tokenizer() const;
   /// As keep_tokenizer() of data/kept_tokenizer.h. For one rank.
   void keep_tokenizer(const std::string& run_directory, Log& log) const;
-  /// What data.train names, for messages.
+  /// Path that data.train names, for messages.
   std::string train_path() const { return config_.data.train.parts.front().path; }
   /// With [task]; else null.
   const TaskData* task() const { return task_.get(); }
@@ -117,9 +115,9 @@ class Datasets {
 
   Config config_;
   std::unique_ptr<TaskData> task_;
-  std::unique_ptr<SentenceSets> sentences_;  // of families whose samples are made of them
+  std::unique_ptr<SentenceSets> sentences_;  // for families whose samples are made of them
   std::vector<std::unique_ptr<TokenDataset>> sources_;
-  std::vector<std::unique_ptr<TokenChain>> chains_;  // of blends
+  std::vector<std::unique_ptr<TokenChain>> chains_;  // for blends
   DataFacts facts_;
   double training_share_ = 1;
   bool cut_by_tokens_ = false;

@@ -37,7 +37,7 @@ std::span<const MicroBatch> DeviceBatches::next() {
   BatchSizes sizes = layout_.sizes;
   if (step.sequence > 0) sizes.rows[0] = step.sequence;
   Device& device = memory_.device();
-  device.wait(upload_done_);  // of the last step, long ago: its memory is read into from here on
+  device.wait(upload_done_);  // the last step's, long ago: its memory is read into from here on
   const StepBatch* const batch = reader_ ? &reader_->next() : nullptr;
   const std::optional<double> each = source_.count_per_sample(sizes);
   complete_counts_ = each.has_value();

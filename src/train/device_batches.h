@@ -46,11 +46,12 @@ class DeviceBatches {
   /// The next step's micro-batches, for operations that are called from now on; valid until the next call on any
   /// object that shares the memory, which waits until they have been read.
   std::span<const MicroBatch> next();
-  const GlobalBatch& samples() const { return samples_; }  ///< of the step that next() gave
-  /// What the samples say of their losses, by term; a single number is every term's. Valid until the next step.
+  const GlobalBatch& samples() const { return samples_; }  ///< samples of the step that next() gave
+  /// Counts that the samples give for their losses, by term; a single number is every term's. Valid until the next
+  /// step.
   struct LossCounts {
     std::span<const double> values;
-    bool complete = true;  ///< of the global batch; else of this data rank's samples alone
+    bool complete = true;  ///< for the global batch; else for this data rank's samples alone
   };
   LossCounts loss_counts() const { return {loss_counts_, complete_counts_}; }
 
@@ -60,11 +61,11 @@ class DeviceBatches {
   const ProcessGrid& grid_;
   BatchMemory& memory_;
   const Samples& source_;
-  BatchLayout layout_;                // of the memory's, what these samples have
-  std::vector<BatchField> uploaded_;  // of these, what this rank's stages read
+  BatchLayout layout_;                // the part of the memory's that these samples have
+  std::vector<BatchField> uploaded_;  // the part of it that this rank's stages read
   BatchPlan plan_;
   std::int64_t step_ = 0;
-  std::int64_t samples_together_;  // of one micro-batch on all data ranks
+  std::int64_t samples_together_;  // in one micro-batch on all data ranks
   GlobalBatch samples_;
   std::vector<double> loss_counts_;
   bool complete_counts_ = true;

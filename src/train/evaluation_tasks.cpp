@@ -103,7 +103,7 @@ std::string describe_evaluation_tasks(const Config& config, const Datasets* data
       what = counted_targets(*make_evaluation_task(options_of(entry), read_example_file(entry.data), *tokenizer,
                                                    config.model.sequence_length));
     } else if (std::error_code ignored; std::filesystem::exists(entry.data, ignored)) {
-      // Of any length: how many tokens there are is not known. A context that holds all bytes refuses none.
+      // The number of tokens is not known, so any length is accepted: a context that holds all bytes refuses none.
       const std::string text = read_example_file(entry.data);
       make_evaluation_task(options_of(entry), text, ByteTokenizer(), static_cast<std::int64_t>(text.size()) + 2);
       what = "its file is of the right form";

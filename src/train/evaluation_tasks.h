@@ -34,7 +34,7 @@ std::unique_ptr<EvaluationTask> make_evaluation_task(const TaskOptions& options,
 struct TrainingTask {
   EvaluationTaskConfig config;
   std::unique_ptr<EvaluationTask> task;
-  std::uint64_t hash = 0;  ///< of the file
+  std::uint64_t hash = 0;  ///< the file's
 };
 
 /// All of evaluation.tasks, in this order. Collective; throws the same Error on all ranks: data for files, and where

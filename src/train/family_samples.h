@@ -1,4 +1,4 @@
-// What makes the samples of each family's batches (model.family): a row of a table, the one place where a new kind of
+// Makes the samples of each family's batches (model.family): a row of a table, the one place where a new kind of
 // samples enters training. The families themselves know nothing of data (model/family.h).
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace megatron {
 
-/// What samples of tokens in a row are made of: all must outlive them.
+/// Inputs of samples of tokens in a row: all must outlive the samples.
 struct TokenInputs {
   TokenSource& source;
   const SampleOrder& order;
@@ -20,7 +20,7 @@ struct TokenInputs {
   bool training = true;  ///< else of an evaluation
 };
 
-/// What samples of whole sentences are made of: some documents of one set. What it shows must outlive them.
+/// Inputs of samples of whole sentences: some documents of one set. What it refers to must outlive the samples.
 struct SentenceInputs {
   SentenceCorpus corpus;
   const TokenDataset& source;
@@ -38,7 +38,7 @@ struct FamilySamples {
   std::unique_ptr<Samples> (*of_sentences)(const Config& config, const SentenceInputs& inputs) = nullptr;
   /// Samples that one pass over these documents makes: as of_sentences, but 0 is no error.
   std::uint64_t (*sentence_samples)(const Config& config, const SentenceInputs& inputs) = nullptr;
-  int fewest_sentences = 2;  ///< of a document that makes samples
+  int fewest_sentences = 2;  ///< in a document that makes samples
 };
 
 /// Error(configuration), naming the family, where it has no row.

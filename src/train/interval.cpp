@@ -9,7 +9,7 @@ namespace megatron {
 
 void Interval::Mean::add(double value, double weight) {
   count += weight;
-  if (count == 0) {  // of no targets: what there is to show until a step has some
+  if (count == 0) {  // no targets: the value to show until a step has some
     mean = value;
     return;
   }

@@ -18,8 +18,8 @@ class Interval {
   /// `flops`: per token of this step.
   void add(const StepResult& step, double seconds, const FlopsPerToken& flops);
 
-  /// Of one step exactly that step's loss; NaN if no step's loss was finite. Where the loss has several terms steps
-  /// weigh by the first one's counts.
+  /// The mean loss, for one step exactly that step's; NaN if no step's loss was finite. Where the loss has several
+  /// terms, steps weigh by the first one's counts.
   double loss() const { return loss_.value(); }
   /// By term, each weighed by its own counts.
   std::vector<double> loss_terms() const;
@@ -44,7 +44,7 @@ class Interval {
   Mean loss_;
   std::vector<Mean> terms_;  // where there are several
   double seconds_ = 0, tokens_ = 0;
-  FlopsPerToken flops_;  // of all tokens together
+  FlopsPerToken flops_;  // for all tokens together
   std::int64_t steps_ = 0;
 };
 

@@ -30,7 +30,7 @@ class LabelScores {
   /// For at most `micro_batches` of these sizes. All references must outlive it.
   LabelScores(const ProcessGrid& grid, Device& device, const BatchSizes& sizes, std::int64_t classes,
               std::int64_t micro_batches);
-  /// Of the scores on the device.
+  /// Memory of the scores on the device.
   static std::size_t bytes(const BatchSizes& sizes, std::int64_t classes, std::int64_t micro_batches);
   std::size_t bytes() const { return memory_.bytes(); }
 
@@ -41,7 +41,7 @@ class LabelScores {
   void begin();
   /// After a pass: counts its samples with a label, on one of the ranks that have the scores.
   void add(std::span<const MicroBatch> micro_batches);
-  /// Of all ranks, since begin(). Collective.
+  /// Counts of all ranks since begin(). Collective.
   LabelCounts sum() const;
 
  private:
@@ -52,7 +52,7 @@ class LabelScores {
   std::int64_t classes_;
   Buffer memory_;  // f32 [micro-batches, labels, classes]
   std::vector<TargetResults> results_;
-  std::vector<double> counts_;  // of this rank: examples, right and chosen by label
+  std::vector<double> counts_;  // this rank's: examples, right and chosen by label
 };
 
 }  // namespace megatron

@@ -10,7 +10,7 @@ void sum_loss_counts(const ProcessGrid& grid, const LossTerms& terms, const Devi
   const GlobalBatch& samples = batches.samples();
   internal_check(!of_samples.values.empty() && of_samples.values.size() <= terms.size(),
                  "samples that count more terms of the loss than the model has");
-  counts.assign(terms.size(), of_samples.values[0]);  // of terms that they do not count: replaced below
+  counts.assign(terms.size(), of_samples.values[0]);  // terms that the samples do not count are replaced below
   if (of_samples.values.size() > 1) std::copy(of_samples.values.begin(), of_samples.values.end(), counts.begin());
   if (!of_samples.complete) grid.control().all_reduce_values(counts);
   bool any = false;  // a target; what counts samples alone is no loss of a task

@@ -9,7 +9,7 @@
 
 namespace megatron {
 
-/// Of the global batch that batches.next() gave last: sets `counts`, by term. Collective over the control group where
+/// Sets `counts`, by term, for the global batch that batches.next() gave last. Collective over the control group where
 /// data ranks know only their own samples' counts: one message for all terms. A term may count nothing (term_mean);
 /// errors: data, the same on every rank, if no target of any term counts.
 void sum_loss_counts(const ProcessGrid& grid, const LossTerms& terms, const DeviceBatches& batches,

@@ -50,7 +50,7 @@ void play_evaluations(const PlayedReplica& played) {
   }
 }
 
-// What the groups hold for their operations. NCCL's memory is its own affair.
+// Memory that the groups hold for their operations; NCCL manages its own.
 std::vector<StagingPlan> plan_staging(CountingJob& job, const Replica& replica, std::size_t loss_terms) {
   if (job.transport == TransportKind::nccl) return std::vector<StagingPlan>(job.grid.groups().size());
   // With shards, copies have other sums over the other groups. All of a stage hold what the largest of them take.

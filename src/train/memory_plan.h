@@ -16,14 +16,14 @@ namespace megatron {
 /// Bytes of a rank by what they are for.
 struct MemoryUse {
   std::size_t weights = 0, gradients = 0, optimizer = 0;
-  std::size_t activations = 0;    ///< of all micro-batches in flight
+  std::size_t activations = 0;    ///< all micro-batches in flight
   std::size_t communication = 0;  ///< gradients on their way to the previous stage, and staging of reductions
                                   ///< (comm/staging.h); MPI's own is not known
   std::size_t scratch = 0;        ///< temporaries, those of a recomputed layer among them, and the sums of the loss
   std::size_t kernels = 0;        ///< workspace of the backend's verbs
   std::size_t batch = 0;          ///< tokens, targets and positions of a step, training's and evaluation's in turn,
                                   ///< and results of evaluations
-  std::size_t snapshot = 0;       ///< what checkpoints are written from in the background (checkpoint.async)
+  std::size_t snapshot = 0;       ///< copies that checkpoints are written from in the background (checkpoint.async)
   std::size_t trace = 0;          ///< events of the steps that are traced (run.trace_steps)
   std::size_t host = 0;           ///< staging of communication, snapshot and trace, where the rest is a device's
 
@@ -40,12 +40,12 @@ struct MemoryUse {
 /// A rank's plan.
 struct MemoryPlan : MemoryUse {
   std::int64_t parameters = 0;        ///< elements on this rank
-  std::int64_t updated = 0;           ///< of the flat buffers, those that this rank updates, gaps included
-  std::int64_t stage_parameters = 0;  ///< of the whole model, those that this stage counts, over its tensor ranks and
+  std::int64_t updated = 0;           ///< elements of the flat buffers that this rank updates, gaps included
+  std::int64_t stage_parameters = 0;  ///< elements of the whole model that this stage counts, over its tensor ranks and
                                       ///< those that share its experts out
-  int moments = 0;                    ///< of the optimizer
+  int moments = 0;                    ///< the optimizer's
   ExecutorMemory passes;              ///< activations by slot, gradients between stages
-  std::vector<StagingPlan> staging;   ///< of each of the grid's groups
+  std::vector<StagingPlan> staging;   ///< for each of the grid's groups
   double matmul_flops = 0, attention_flops = 0;  ///< one step, this rank
   double forward_and_backward_bytes = 0;         ///< sent by this rank in a step: tensor, expert and pipeline traffic
   double gradient_bytes = 0;                     ///< sent by this rank in a step: gradient sums

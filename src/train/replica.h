@@ -52,12 +52,12 @@ class Replica {
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
   struct Update {
     Losses loss;               ///< the terms are valid until the next step or evaluation
-    double gradient_norm = 0;  ///< of the whole gradient of the loss (not scaled), before clipping
+    double gradient_norm = 0;  ///< norm of the whole gradient of the loss (not scaled), before clipping
     bool skipped = false;      ///< a loss or the gradient was not finite on some rank: nothing was changed
     bool bad_loss = false;     ///< a loss was
-    /// Of all ranks: choices [layers with experts, experts + 1] (TallyRoutesArgs). Valid until the next step.
+    /// All ranks' choices [layers with experts, experts + 1] (TallyRoutesArgs). Valid until the next step.
     std::span<const double> choices = {};
-    double least_gap = 0;  ///< of the choices that this rank made
+    double least_gap = 0;  ///< among the choices that this rank made
   };
   /// Applies the gradients, unless they or the loss are not finite. Its loss is forward_backward()'s, the same on every
   /// rank. The gradients' scale is the replica's to set. In a step the host waits for the device here alone.
@@ -88,13 +88,13 @@ class Replica {
   const TensorRegion& region() const { return region_; }
   const MemoryPlan& plan() const { return *plan_; }
   std::size_t scratch_high_water() const { return scratch_.high_water(); }
-  /// What is held, and of arenas their high water: what the plan predicts, but for the batch, which is its owner's.
+  /// Memory that is held, for arenas their high water: what the plan predicts, but for the batch, which is its owner's.
   MemoryUse used() const;
   ExecutorMemory passes_used() const { return executor_->used(); }  ///< the arenas' high water
-  /// What the passes of all the run's steps and evaluations take. Of a replica that has played its largest step.
+  /// Memory that the passes of all the run's steps and evaluations take. The replica must have played its largest step.
   ExecutorMemory passes_needed() const;
 
-  /// What this rank writes to a checkpoint: saved_parts().
+  /// Slices that this rank writes to a checkpoint: saved_parts().
   std::vector<TensorSlice> owned_slices() const;
   /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in slices
   /// are the master's: Optimizer::set_values_from_master when they have been read.
@@ -119,9 +119,9 @@ class Replica {
   /// Into loss_values_, as sums.
   void read_losses();
   bool finite_losses();
-  /// Of a part of a parameter, by flat elements.
+  /// A part of a parameter as a slice, by flat elements.
   TensorSlice slice(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
-  /// The same of a state, by its elements, with zeros as this number of moments.
+  /// The same for a state, by its elements, with zeros as this number of moments.
   TensorSlice slice(const ModelState& state, const FlatRange& part, int moments) const;
 
   const Config& config_;
@@ -140,8 +140,8 @@ class Replica {
   LossTerms terms_;
   Tensor loss_sums_;  // f64 [terms]: after a pass, what this rank's stages have added
   std::vector<double> loss_counts_, gradient_scales_, loss_values_;  // by term
-  double loss_scale_ = 1;                                            // of the gradients
-  std::optional<RouteTally> routes_;                                 // of a model with experts: as the losses
+  double loss_scale_ = 1;                                            // the gradients'
+  std::optional<RouteTally> routes_;                                 // if the model has experts: as the losses
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<UpdateStep> update_step_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches

@@ -13,7 +13,7 @@ namespace megatron {
 
 namespace {
 
-/// What one of the copies writes, where every copy has all.
+/// Range that one of the copies writes, where every copy has all.
 FlatRange share_of(const Parameter& parameter, const Communicator& copies) {
   const std::int64_t first = parameter.elements() * copies.rank() / copies.size();
   const std::int64_t end = parameter.elements() * (copies.rank() + 1) / copies.size();

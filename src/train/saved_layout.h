@@ -15,8 +15,8 @@ struct SavedPart {
   FlatRange range;
 };
 
-/// Of every parameter that this rank owns its share among the copies, or with the distributed optimizer what it keeps
-/// the state of: over the grid each element once.
+/// For every parameter that this rank owns, its share among the copies or, with the distributed optimizer, the
+/// elements whose state it keeps. Over the grid each element comes once.
 std::vector<SavedPart> saved_parts(const ParameterStore& store, const ProcessGrid& grid);
 
 /// The same for states, whose ranges are of their elements.
@@ -26,7 +26,7 @@ struct SavedState {
 };
 std::vector<SavedState> saved_states(const ParameterStore& store, const ProcessGrid& grid);
 
-/// What rank `rank` of its grid writes when it trains the resolved `config`, as slices without memory.
+/// Slices, without memory, that rank `rank` of its grid writes when it trains the resolved `config`.
 std::vector<TensorSlice> saved_layout(const Config& config, int rank);
 
 /// The model and optimizer that a checkpoint is of, on another grid: resolved, batches and lengths being any that the

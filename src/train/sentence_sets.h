@@ -17,8 +17,8 @@ class SentenceSets {
  public:
   explicit SentenceSets(const Config& config) : config_(config) {}
 
-  /// Of one pass over the part's documents; may be 0. ErrorKind::data, naming the set, if it does not know sentences,
-  /// or its vocabulary lacks what the family needs: both say how to make it again.
+  /// Number of samples of one pass over the part's documents; may be 0. ErrorKind::data, naming the set, if it does not
+  /// know sentences, or its vocabulary lacks what the family needs: both say how to make it again.
   std::uint64_t samples_of_a_pass(const SplitPart& part);
   /// These samples, of which there must be one. The part's set and this must outlive them.
   std::unique_ptr<Samples> make(const SplitPart& part, SentenceOrder order, std::uint64_t wanted);

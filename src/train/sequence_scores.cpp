@@ -24,7 +24,7 @@ std::size_t ScoringBatches::result_bytes(const BatchSizes& sizes, std::int64_t m
   return static_cast<std::size_t>(micro_batches * kResults * sizes.rows[0] * sizes.samples) * sizeof(float);
 }
 
-// What this rank's micro-batches of a pass are made of.
+// Contents of this rank's micro-batches of a pass.
 struct SequenceScores::Pass {
   std::vector<std::vector<std::size_t>> columns;  // by micro-batch: the sequences of its first columns
   std::vector<MicroBatch> micro_batches;

@@ -18,14 +18,14 @@
 
 namespace megatron {
 
-/// What passes are made of.
+/// Batches that passes are made of.
 struct ScoringBatches {
   const BatchBuffer* buffer =
-      nullptr;                     ///< of `micro_batches` of them; the passes write tokens, targets and position ids
-  std::int64_t micro_batches = 1;  ///< of a pass, at most
+      nullptr;                     ///< for `micro_batches` of them; the passes write tokens, targets and position ids
+  std::int64_t micro_batches = 1;  ///< at most, in a pass
   std::int64_t row_unit = 1;       ///< rows of a micro-batch are a multiple of it
 
-  /// Of the results on the device.
+  /// Memory of the results on the device.
   static std::size_t result_bytes(const BatchSizes& sizes, std::int64_t micro_batches);
 };
 
@@ -54,7 +54,7 @@ class SequenceScores {
   const ProcessGrid& grid_;
   Device& device_;
   const ScoringBatches batches_;
-  const BatchLayout layout_;  // of the buffer's, what sequences have
+  const BatchLayout layout_;  // the part of the buffer's that sequences have
   Buffer result_memory_;      // f32 [micro-batches, results, cells]
 };
 

@@ -13,10 +13,10 @@ struct SplitPart {
   std::uint64_t first_token = 0, tokens = 0;           ///< tokens [first_token, first_token + tokens)
   std::uint64_t first_document = 0, end_document = 0;  ///< the same as documents; not with `cut_by_tokens`
   bool cut_by_tokens = false;                          ///< may begin and end within a document
-  double weight = 1;                                   ///< of its set in the split's blend
-  std::string name = {};                               ///< of its set, if the blend's have names
-  std::uint64_t seed = 0;                              ///< of samples of sentences: sets do not go in step
-  std::uint64_t samples = 0;                           ///< of one pass over it alone
+  double weight = 1;                                   ///< its set's in the split's blend
+  std::string name = {};                               ///< its set's, if the blend's have names
+  std::uint64_t seed = 0;                              ///< for samples of sentences: sets do not go in step
+  std::uint64_t samples = 0;                           ///< in one pass over it alone
 };
 
 }  // namespace megatron

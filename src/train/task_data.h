@@ -19,10 +19,10 @@ namespace megatron {
 /// The examples of one of data.train, validation and test.
 struct TaskSet {
   std::unique_ptr<Samples> samples;
-  std::string summary;     ///< what was read, in words
-  std::string note;        ///< what a user should know, or empty
-  std::uint64_t hash = 0;  ///< of the files
-  std::size_t bytes = 0;   ///< of the host's memory, on every rank
+  std::string summary;     ///< the data that was read, in words
+  std::string note;        ///< for the user, or empty
+  std::uint64_t hash = 0;  ///< the files'
+  std::size_t bytes = 0;   ///< host memory, on every rank
 };
 
 class TaskData {
@@ -40,8 +40,8 @@ class TaskData {
   const TaskSet& train() const { return train_; }
   const std::optional<TaskSet>& validation() const { return validation_; }
   const std::optional<TaskSet>& test() const { return test_; }
-  std::size_t bytes() const;  ///< of all sets
-  /// Of all files and the tokenizer.
+  std::size_t bytes() const;  ///< all sets together
+  /// Covers all files and the tokenizer.
   std::string fingerprint() const;
 
  private:

@@ -45,7 +45,7 @@ LossScalerSettings loss_scaler_settings(const PrecisionConfig& precision) {
           .hysteresis = precision.loss_scale_hysteresis};
 }
 
-// What the signature of a model says of its routers, and the end of the name of what they have.
+// The routers' choice bias: its key in a model's signature, and the end of its slices' names.
 constexpr const char *kBiasFact = "choice_bias", *kChoiceBias = ".router.choice_bias";
 
 bool has_choice_bias(const nlohmann::json& facts) {

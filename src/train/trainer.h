@@ -23,30 +23,30 @@
 namespace megatron {
 
 struct StepResult {
-  StepShape batch;  ///< what the step trained on
+  StepShape batch;  ///< that the step trained on
   double loss = 0, gradient_norm = 0, learning_rate = 0, weight_decay = 0;
   std::vector<double> loss_terms;   ///< by term, its mean; the loss is made of these (model/loss_terms.h)
   std::vector<double> loss_counts;  ///< by term: the mean is over so much (train/loss_counts.h)
   double loss_scale = 1;
-  ExpertUse experts = {};  ///< what its tokens chose, where the model has experts
+  ExpertUse experts = {};  ///< choices of its tokens, where the model has experts
   bool skipped = false;    ///< the loss or the gradient was not finite: nothing was changed
   bool searching = false;  ///< skipped for its gradient alone, and a smaller loss scale may be all it takes
 };
 
-/// Of an evaluation, over all its samples.
+/// Loss of an evaluation, over all its samples.
 struct EvaluatedLoss {
   double total = 0;
   std::vector<double> terms;               ///< by term, its mean
-  std::optional<LabelCounts> labels = {};  ///< of a model with a task's head
+  std::optional<LabelCounts> labels = {};  ///< if the model has a task's head
 };
 
-/// What a new run has of another's model.
+/// Result of starting a new run with another's model.
 struct InitialWeights {
   std::vector<FactDifference> changes;  ///< facts that may be others, and are
   bool task_head = false;               ///< the head of the task is the checkpoint's; else it is new, or there is none
 };
 
-/// What a closer look at a skipped step has found, the same on every rank.
+/// Result of a closer look at a skipped step, the same on every rank.
 struct SkipReport {
   std::string why;                   ///< in words
   bool smaller_scale_cures = false;  ///< at the smallest loss scale of the search everything is finite
@@ -88,7 +88,7 @@ class Trainer {
   /// head is new, unless the checkpoint has one for the same labels.
   InitialWeights initialize_from(const CheckpointReader& checkpoint);
 
-  /// Of the next step.
+  /// The next step's.
   double loss_scale() const { return loss_scaler_.scale(); }
   /// Right after a step that was skipped, once: why. Plays it again, where a search for the loss scale continues at the
   /// smallest one that it may come to; as costly as the step.
@@ -99,7 +99,7 @@ class Trainer {
   /// not.
   void check_replicas();
 
-  /// What this run's order of samples depends on and has other values in the checkpoint.
+  /// Facts that this run's order of samples depends on and that have other values in the checkpoint.
   std::vector<FactDifference> changed_order(const CheckpointReader& checkpoint) const;
 
   std::int64_t step() const { return step_; }
@@ -150,16 +150,16 @@ class Trainer {
   std::optional<SequenceScores> scores_;     // if there are tasks; its passes use batch_memory_ in turn with the others
   std::optional<LabelScores> label_scores_;  // if the model has a task's head
   LossTerms terms_;
-  std::vector<double> loss_counts_;  // of the last step, by term
+  std::vector<double> loss_counts_;  // the last step's, by term
   RunSchedule schedule_;
   LearningRate learning_rate_;
   WeightDecay weight_decay_;
   LossScaler loss_scaler_;
   std::unique_ptr<DeviceBatches> batches_;           // from the first step after a start or resume
-  std::span<const MicroBatch> micro_batches_;        // of the last step, until an evaluation
+  std::span<const MicroBatch> micro_batches_;        // the last step's, until an evaluation
   std::unique_ptr<ReplicaCheck> replica_check_;      // from the first check on
   std::unique_ptr<BackgroundSave> background_save_;  // if checkpoints are written in the background; reads replica_
-  std::int64_t step_ = 0;                            // of samples and tokens the schedule tells the rest
+  std::int64_t step_ = 0;                            // the schedule tells samples and tokens from it
   std::int64_t consumed_before_ = 0;                 // samples of the data's order, before the run
 };
 

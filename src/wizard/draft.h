@@ -17,7 +17,7 @@ struct Draft {
   Config config;
   int ranks = 0;                               ///< 0: not known yet
   std::string length = "steps";                ///< the key of [train] that says how long the run is
-  std::string hardware;                        ///< of CUDA devices: a machine's name or file, or kOtherHardware
+  std::string hardware;                        ///< for CUDA devices: a machine's name or file, or kOtherHardware
   std::optional<DataFacts> facts;              ///< where the data can be read
   std::vector<Config> layouts;                 ///< proposed, the best first
   std::map<std::string, std::string> in_file;  ///< keys that the file will have, with their values in TOML

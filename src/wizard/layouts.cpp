@@ -16,8 +16,8 @@ namespace megatron {
 
 namespace {
 
-constexpr std::int64_t kLargestMicroBatch = 4;      // of a proposal by rule: larger ones gain little on CPUs
-constexpr std::int64_t kStandInVocabulary = 50304;  // of a search, where neither data nor a key says it
+constexpr std::int64_t kLargestMicroBatch = 4;      // in a proposal by rule: larger ones gain little on CPUs
+constexpr std::int64_t kStandInVocabulary = 50304;  // for a search, where neither data nor a key says it
 
 const Key& key_named(std::string_view name) {
   const auto dot = name.find('.');
@@ -119,7 +119,7 @@ class Allowed {
     TrainConfig& train = draft_.config.train;
     const std::int64_t copies = std::max<std::int64_t>(1, draft_.ranks / (parallel.tensor * parallel.pipeline));
     for (std::int64_t size = kLargestMicroBatch; size >= 1; size /= 2) {
-      // Of a pipeline each stage shall have work most of the time.
+      // Each stage of a pipeline shall have work most of the time.
       const bool few = parallel.pipeline > 1 && train.global_batch_size / copies / size < 2 * parallel.pipeline;
       if (few && size > 1) continue;
       train.micro_batch_size = size;

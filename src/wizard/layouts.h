@@ -16,9 +16,9 @@ inline constexpr std::string_view kLayoutKeys[] = {
     "parallel.tensor",         "parallel.sequence_parallel", "parallel.pipeline", "parallel.schedule",
     "parallel.virtual_stages", "train.micro_batch_size",     "recompute.mode",    "optimizer.distributed"};
 
-/// What the rules have against the draft, as far as it is decided: violations that involve an undecided key are left
-/// out. Where the ranks and the batch are known but no choice of the undecided layout keys would do: why the smallest
-/// one does not.
+/// The rules' objections to the draft, as far as it is decided: violations that involve an undecided key are left out.
+/// Where the ranks and the batch are known but no choice of the undecided layout keys would do: why the smallest one
+/// does not.
 std::vector<std::string> problems_of(const Draft& draft, const Undecided& undecided);
 
 /// Fills draft.layouts: with the planner's best for draft.hardware, if that is known. Returns what to tell the user.

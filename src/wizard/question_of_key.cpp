@@ -36,7 +36,7 @@ std::string kind_of(const Key& key) {
   return kind;
 }
 
-/// What the key is. Of keys that say one thing in several ways, the first one says what that is.
+/// Description of the key; of keys that say one thing in several ways, that of the first one.
 std::string text_of(const Key& key) {
   for (const Key& first : schema()) {
     if (!key.group.empty() && first.group == key.group) return first_sentence(first.help);

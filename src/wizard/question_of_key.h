@@ -12,7 +12,7 @@ namespace megatron {
 bool always(const Draft& draft);
 bool has_own_sizes(const Draft& draft);  ///< its model is no preset
 
-/// What a key's question has where nothing else is said: always asked, with the value that the draft has already.
+/// A key's question by default: always asked, with the value that the draft has already.
 Question about(const std::string& section, const std::string& name);
 
 template <class Asked>
@@ -27,7 +27,7 @@ Question with_default(Question question, const Propose& propose) {
   return question;
 }
 
-/// Of questions.cpp's list, those about the model and its data. `name`: of the input file, without folder and ending.
+/// The part of questions.cpp's list about the model and its data. `name`: the input file's, without folder and ending.
 void add_model_questions(std::vector<Question>& all);
 void add_data_questions(const std::string& name, std::vector<Question>& all);
 

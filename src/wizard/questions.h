@@ -13,10 +13,10 @@ namespace megatron {
 
 struct Question {
   std::string section;
-  std::string name;          ///< of the key, or a word
+  std::string name;          ///< the key's, or a word
   const Key* key = nullptr;  ///< nullptr: not about a key; the answer is not part of the file
-  std::string text;          ///< what is asked, without an end
-  std::string kind;          ///< of answer: "integer, tokens"
+  std::string text;          ///< the question, without an end
+  std::string kind;          ///< the answer's: "integer, tokens"
   std::function<std::string(const Draft&)> help;
 
   /// Whether the answers before it leave something to ask.

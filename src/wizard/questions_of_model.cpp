@@ -57,7 +57,7 @@ void propose_data(const std::string& name, Draft& draft) {
   }
 }
 
-/// What is missing may still be made; what is there must do.
+/// Missing data may still be made; data that is there must be usable.
 std::string open_data(Draft& draft) {
   draft.facts.reset();
   try {

@@ -41,7 +41,7 @@ TEST_CASE("every beginning and end is a change", "[fault-31]") {
   CHECK(changes([&] { activity.end_waiting(); }) == 1);
 }
 
-TEST_CASE("sections are phases, but for communication, inside which the phase stays", "[fault-31]") {
+TEST_CASE("activity: sections set the phase but communication keeps it", "[fault-31]") {
   Activity activity;
   Timers timers;
   timers.set_activity(&activity);

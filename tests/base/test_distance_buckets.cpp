@@ -13,7 +13,7 @@ namespace {
 
 struct GoldenRule {
   DistanceBuckets rule;
-  std::vector<std::int64_t> buckets;  // of distances -1500 to 1500
+  std::vector<std::int64_t> buckets;  // for distances -1500 to 1500
 };
 
 constexpr std::int64_t kFarthest = 1500;
@@ -56,7 +56,7 @@ TEST_CASE("distances fall into the buckets that transformers has for them") {
   }
 }
 
-TEST_CASE("runs of distances cover any interval once, in order, each in its bucket") {
+TEST_CASE("distance runs: cover any interval once in order each in its bucket") {
   for (const GoldenRule& golden : golden_rules()) {
     CAPTURE(golden.rule.bidirectional, golden.rule.buckets, golden.rule.max_distance);
     const DistanceRuns runs(golden.rule);

@@ -20,7 +20,7 @@ Error error_of(const Body& body) {
 
 }  // namespace
 
-TEST_CASE("verify throws its kind and formatted message only when the condition fails") {
+TEST_CASE("verify: throws its kind and message only if the condition fails") {
   CHECK_NOTHROW(verify(true, ErrorKind::data, "unused {}", 1));
   const Error error = error_of([] { verify(false, ErrorKind::data, "{} has {} tokens", "shard", 7); });
   CHECK(error.kind() == ErrorKind::data);

@@ -8,14 +8,14 @@ using namespace megatron;
 
 namespace {
 
-double test_time = 0;  // what the timers under test read as the clock
+double test_time = 0;  // the clock that the timers under test read
 double read_test_time() {
   return test_time;
 }
 
 }  // namespace
 
-TEST_CASE("entering a section pauses the enclosing one, and the sections add up to the elapsed time") {
+TEST_CASE("timers: a section pauses the enclosing one and all add up to the time") {
   test_time = 100;
   Timers timers(read_test_time);
   test_time += 1;  // other
@@ -47,7 +47,7 @@ TEST_CASE("entering a section pauses the enclosing one, and the sections add up 
   CHECK(timers.elapsed_seconds() == 127);
 }
 
-TEST_CASE("a section ends when an exception leaves it; reset keeps the sections entered") {
+TEST_CASE("timers: an exception ends a section and reset keeps those entered") {
   test_time = 0;
   Timers timers(read_test_time);
   try {

@@ -65,7 +65,7 @@ TEST_CASE("trace recorder: ranges inside each other, operations and transfers") 
   CHECK(recorder.events().empty());
 }
 
-TEST_CASE("trace recorder: a loop that moves communication along is one event, within one range") {
+TEST_CASE("trace recorder: a loop of communication is one event within one range") {
   Counted counted(10);
   TraceRecorder& recorder = counted.recorder;
   Timers timers([] { return 0.0; });
@@ -98,7 +98,7 @@ TEST_CASE("trace recorder: a loop that moves communication along is one event, w
   CHECK(recorder.dropped() == 0);
 }
 
-TEST_CASE("trace recorder: what finds no room is counted, and the first events stay") {
+TEST_CASE("trace recorder: events without room are counted and the first stay") {
   Counted counted(2);
   TraceRecorder& recorder = counted.recorder;
   recorder.start();
@@ -126,7 +126,7 @@ TEST_CASE("trace recorder: deeper than it follows, ranges end in their order") {
   CHECK(recorder.events()[50].begin > recorder.events()[0].end);
 }
 
-TEST_CASE("trace recorder: another profiler hears everything, and waiting is named once") {
+TEST_CASE("trace recorder: another profiler gets everything and one name per wait") {
   Counted counted(10);
   Heard heard;
   counted.recorder.pass_on_to(&heard);

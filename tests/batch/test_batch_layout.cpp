@@ -54,7 +54,7 @@ TEST_CASE("batch layout: its bytes are those of its fields, none overlapping") {
       CHECK(uses == std::vector<int>(buffer.bytes(), 1));
     }
   }
-  // Of each micro-batch 15 + 15 + 3 + 21 numbers, and 5 + 15 for all of them.
+  // Each micro-batch has 15 + 15 + 3 + 21 numbers, and all of them together have 5 + 15 more.
   CHECK(some(0b111111).bytes(4) == (4 * 54 + 20) * 4);
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("batch layout: views have the sizes asked for, and read what lies ther
   }
 }
 
-TEST_CASE("batch layout: a field that is left out, or has another form, is not found") {
+TEST_CASE("batch layout: a field left out or of another form is not found") {
   const BatchLayout layout = some(0b100011).without(&Rows::tokens);
   CHECK(layout.find(&Rows::tokens) == nullptr);
   REQUIRE(layout.find(&Rows::tokens, Stream::encoder) != nullptr);

@@ -75,7 +75,7 @@ TEST_CASE("the benchmark's products are the step's own") {
   CHECK(part(result.verbs, "attention_backward").calls == 2);
 }
 
-TEST_CASE("the benchmark's products are the step's own, of an encoder and of two streams") {
+TEST_CASE("benchmark: products of an encoder and of two streams match the step's") {
   for (const auto& [name, attentions] : {std::pair("bert_base_8x512", 2), std::pair("t5_base_4x512", 2 + 2 * 3)}) {
     CAPTURE(name);
     const BenchmarkCase tiny = cut_down(name);
@@ -92,7 +92,7 @@ TEST_CASE("the benchmark's products are the step's own, of an encoder and of two
   }
 }
 
-TEST_CASE("the benchmark's products are those of the tokens' own experts, in equal loads") {
+TEST_CASE("benchmark: products of experts are counted with equal loads") {
   BenchmarkCase tiny = cut_down("mixtral_4x256");
   tiny.config.model.moe.ffn_hidden_size = 96;
   const BenchmarkResult result = run(tiny, 1);
@@ -125,7 +125,7 @@ TEST_CASE("the benchmark's parts are within the whole") {
   }
 }
 
-TEST_CASE("two ranks share the products, or the samples, and their sums are timed both ways") {
+TEST_CASE("benchmark: two ranks share products or samples and sums are timed") {
   const std::string name = GENERATE("gpt2_124m_tensor2", "gpt2_124m_data2");
   BenchmarkCase tiny = case_named(name);
   ModelConfig& model = tiny.config.model;

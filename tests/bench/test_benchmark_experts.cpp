@@ -27,7 +27,7 @@ std::vector<ExpertsCase> tiny_cases(int ranks) {
 
 }  // namespace
 
-TEST_CASE("experts benchmark: a token costs as much as in the dense model, but for the router") {
+TEST_CASE("experts benchmark: a token costs the dense model's work plus a router") {
   const std::vector<ExpertsCase> cases = experts_cases(1);
   REQUIRE(cases.size() == 3);
   const ModelConfig& dense = cases[0].config.model;

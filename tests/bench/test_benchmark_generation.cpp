@@ -26,7 +26,7 @@ GenerationCase tiny_case() {
 
 }  // namespace
 
-TEST_CASE("generation benchmark: steps, bytes and ratios of a tiny model, as text and as JSON") {
+TEST_CASE("generation benchmark: numbers of a tiny model as text and as JSON") {
   GenerationSpeed speed;
   run_as_threads(1, [&](Communicator& world) { speed = measure_generation(tiny_case(), 1, world); });
   REQUIRE(speed.decoding.size() == 4);
@@ -42,7 +42,7 @@ TEST_CASE("generation benchmark: steps, bytes and ratios of a tiny model, as tex
     CHECK(each.seconds > 0);
     CHECK(each.tokens_per_second() == Approx(static_cast<double>(each.batch) / each.seconds));
   }
-  const auto& decoding = speed.decoding;  // of one round: a median is the value itself
+  const auto& decoding = speed.decoding;  // measured in one round: a median is the value itself
   CHECK(speed.share_of_bandwidth == Approx(decoding[0].bytes / decoding[0].seconds / speed.read_bytes_per_second));
   CHECK(speed.share_of_bandwidth_bf16 == Approx(decoding[2].bytes / decoding[2].seconds / speed.read_bytes_per_second));
   CHECK(speed.bf16_over_fp32 == Approx(decoding[0].seconds / decoding[2].seconds));
@@ -66,7 +66,7 @@ TEST_CASE("generation benchmark: steps, bytes and ratios of a tiny model, as tex
   for (const char* word : {"fp32", "bf16", "GB/s", "bubble"}) CHECK(text.find(word) != std::string::npos);
 }
 
-TEST_CASE("generation benchmark: a pipeline that decodes idles little more than its order says") {
+TEST_CASE("generation benchmark: a decoding pipeline idles about as predicted") {
   // Threads wake late on a machine that has other work: next to longer stages that is less.
   DecodingPipeline pipeline;
   for (double seconds = 5e-3; seconds <= 40e-3; seconds *= 2) {

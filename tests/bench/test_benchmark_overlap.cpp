@@ -1,4 +1,4 @@
-// What a step of the benchmark of overlap is: the training step, with operations in flight or none.
+// Tests of the overlap benchmark: its step is the training step, with operations in flight or none.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@ using namespace megatron;
 
 namespace {
 
-/// Of every operation, whether it was waited for before anything else was started or moved along.
+/// Records for every operation whether it was waited for before anything else was started or moved along.
 struct Record {
   std::vector<bool> at_once;
   std::vector<std::size_t> open;
@@ -70,7 +70,7 @@ std::vector<OverlapCase> tiny_cases() {
 
 }  // namespace
 
-TEST_CASE("every layout of two ranks with something to overlap is timed with and without, and so is the plain one") {
+TEST_CASE("overlap benchmark: each layout of two ranks is timed with and without") {
   const std::vector<OverlapCase> cases = tiny_cases();
   std::vector<OverlapTimes> both[2];
   run_as_threads(
@@ -96,7 +96,7 @@ TEST_CASE("every layout of two ranks with something to overlap is timed with and
       run_as_threads(1, [&](Communicator& world) { measure_overlap(cases, {.rounds = 1, .steps = 1}, world); }), Error);
 }
 
-TEST_CASE("without overlap every operation is waited for where it is started, with it some are not") {
+TEST_CASE("overlap benchmark: without overlap each operation is awaited at once") {
   for (const OverlapCase& each : tiny_cases()) {
     if (each.by_key) continue;  // the key's own test is elsewhere
     CAPTURE(each.layout);

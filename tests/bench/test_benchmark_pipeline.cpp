@@ -33,7 +33,7 @@ bool is_in_order(const PipelineBubble& bubble, const PipelineBubble& plain) {
 
 }  // namespace
 
-TEST_CASE("a schedule's bubble is measured through the executor, and is no smaller than its list's") {
+TEST_CASE("pipeline benchmark: a measured bubble is at least the schedule's own") {
   // On a machine that has other work threads wake some milliseconds late: next to longer stages that is less. What is
   // wrong in the executor or in a list is as wrong there.
   std::vector<PipelineBubble> bubbles;
@@ -54,7 +54,7 @@ TEST_CASE("a schedule's bubble is measured through the executor, and is no small
   }
 }
 
-TEST_CASE("the ends of the model are where they belong: a stage too many or too few would never finish") {
+TEST_CASE("pipeline benchmark: the model's ends are on the right stages") {
   for (const PipelineCase& benchmark :
        {PipelineCase{.schedule = "interleaved", .stages = 3, .micro_batches = 5, .chunks = 3},
         PipelineCase{.schedule = "zero_bubble", .stages = 3, .micro_batches = 2}}) {

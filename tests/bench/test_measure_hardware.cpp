@@ -1,4 +1,4 @@
-// What a machine is measured to be: a quick measurement has all tables, and they are a hardware file.
+// Tests of measuring a machine: a quick measurement has all tables, and they are a hardware file.
 #include "bench/measure_hardware.h"
 
 #include <thread>
@@ -40,7 +40,7 @@ Config small_run() {
 
 }  // namespace
 
-TEST_CASE("a measured machine: every table has positive numbers, and its file says the same") {
+TEST_CASE("measured machine: all tables are positive and its file says the same") {
   const int ranks = std::thread::hardware_concurrency() >= 2 ? 2 : 1;
   const Hardware hardware = measured(ranks);
   CHECK(hardware.device == "cpu");

@@ -84,7 +84,7 @@ Loaded load_named(const std::string& path, const std::vector<GlobalTensor>& tens
 Error error_of(const std::function<void()>& work);
 
 std::vector<std::string> names_in(const std::string& folder);
-/// Of two folders: the same names, the same bytes.
+/// Requires that two folders have files of the same names and the same bytes.
 void require_same_files(const std::string& a, const std::string& b);
 
 }  // namespace megatron::test

@@ -81,8 +81,7 @@ class ShortStep {
 
 }  // namespace
 
-TEST_CASE("a save in the background writes the bytes of one in the foreground, of when it began",
-          "[checkpoint][fault-26]") {
+TEST_CASE("background save: writes a foreground save's bytes as of its start", "[checkpoint][fault-26]") {
   const TemporaryFolder folder;
   std::mt19937 random(7);
   const int ranks = GENERATE(1, 3), moments = GENERATE(0, 2);
@@ -97,7 +96,7 @@ TEST_CASE("a save in the background writes the bytes of one in the foreground, o
   CHECK(contents_of(folder.file("background/checkpoints/latest")) == "step_00000005\n");
 }
 
-TEST_CASE("host memory is copied by the writer, and may change when the caller has waited for that", "[checkpoint]") {
+TEST_CASE("background save: host memory may change once the writer has copied it", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<GlobalTensor> tensors{{"weight", {2'000, 1'000}}};  // 24 MB: no thread copies them in no time
   const Layout layout = split_along(tensors, 1, 0);
@@ -106,7 +105,7 @@ TEST_CASE("host memory is copied by the writer, and may change when the caller h
     const SliceMemory memory(tensors, layout[0], 2, 1);
     Backend backend = make_cpu_backend();
     BackgroundSave save(world, *backend.device, snapshot_bytes(memory.slices()));
-    save.wait_until_copied();  // of nothing
+    save.wait_until_copied();  // no save has started
     CHECK(save.seconds_waited() == 0);
     save.start(folder.file("run"), state_at(1), memory.slices());
     save.wait_until_copied();
@@ -120,8 +119,7 @@ TEST_CASE("host memory is copied by the writer, and may change when the caller h
   });
 }
 
-TEST_CASE("who comes when all is copied waits for nothing; the slices may change, or go, with a save that is abandoned",
-          "[checkpoint]") {
+TEST_CASE("background save: no wait after the copy and slices may go if abandoned", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<GlobalTensor> tensors{{"weight", {2'000, 1'000}}};
   const Layout layout = split_along(tensors, 1, 0);
@@ -149,8 +147,7 @@ TEST_CASE("who comes when all is copied waits for nothing; the slices may change
   CHECK(load_newest(folder.file("run"), tensors, layout).wrong == 0);
 }
 
-TEST_CASE("nothing counts before all ranks have written, and the caller never waits for the disk",
-          "[checkpoint][fault-26]") {
+TEST_CASE("background save: valid once all ranks wrote and no caller waits", "[checkpoint][fault-26]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   const Layout layout = split_along(kWideTensors, 2, 0);
@@ -178,7 +175,7 @@ TEST_CASE("nothing counts before all ranks have written, and the caller never wa
   CHECK(load_newest(run, kWideTensors, layout).step == 2);
 }
 
-TEST_CASE("the seconds of a save in the background are its own, not those of other work", "[checkpoint]") {
+TEST_CASE("background save: its seconds exclude other work", "[checkpoint]") {
   const TemporaryFolder folder;
   const double start = Timers::steady_seconds();
   double other_work = 0;
@@ -195,8 +192,7 @@ TEST_CASE("the seconds of a save in the background are its own, not those of oth
   CHECK(report.seconds <= Timers::steady_seconds() - start - other_work);
 }
 
-TEST_CASE("a writer that fails on one rank fails the save on all, and leaves the old checkpoint",
-          "[checkpoint][fault-26][fault-45]") {
+TEST_CASE("background save: a failed writer fails all and the old save stays", "[checkpoint][fault-26][fault-45]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   // Rank 1 has the matrix, 29 KB, the others a part of the bias.
@@ -283,7 +279,7 @@ TEST_CASE("who waits for the HDF5 lock gets it next, whatever its holder wants",
 }
 
 // By hand: test_checkpoint '[.speed]'. In the folder that TMPDIR names.
-TEST_CASE("how long training waits for a save in the background, and for one in the foreground", "[.speed]") {
+TEST_CASE("background save: how long training waits compared with foreground", "[.speed]") {
   const TemporaryFolder folder;
   const int threads = GENERATE(1, 2);
   const std::vector<GlobalTensor> tensors{{"weight", {25'000, 1'000}}};

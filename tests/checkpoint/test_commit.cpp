@@ -51,7 +51,7 @@ TEST_CASE("removal: files of every tokenizer go with a checkpoint", "[checkpoint
   CHECK(contents_of(path + "/notes.txt") == "mine");
 }
 
-TEST_CASE("while nothing is learned, saves replace each other and nothing from before", "[checkpoint][fault-77]") {
+TEST_CASE("commit: while nothing is learned saves replace only each other", "[checkpoint][fault-77]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), checkpoints = folder.file("run/checkpoints");
   const Layout layout = split_along(kFewTensors, 2, 0);
@@ -210,7 +210,7 @@ TEST_CASE("a place that cannot be written is refused by its path", "[checkpoint]
   CHECK(names_in(folder.file("new/with space/ünïcode")).empty());
 }
 
-TEST_CASE("kill -9 in the middle of saving always leaves a checkpoint to resume from", "[checkpoint][fault-18]") {
+TEST_CASE("commit: kill -9 during a save leaves a checkpoint to resume from", "[checkpoint][fault-18]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   const Layout layout = split_along(kFewTensors, 2, 0);

@@ -203,7 +203,7 @@ TEST_CASE("a useless `latest` means scanning", "[checkpoint][fault-20]") {
   CHECK(saved.load().step == 20);
 }
 
-TEST_CASE("a newer major version is refused with what to do, a newer minor one is read", "[checkpoint]") {
+TEST_CASE("damage: a newer major version is refused and a newer minor one is read", "[checkpoint]") {
   const TwoCheckpoints saved;
   const std::string file = saved.newest() + "/manifest.json";
   auto manifest = nlohmann::json::parse(contents_of(file));
@@ -270,7 +270,7 @@ TEST_CASE("manifest: numbers near 2^63 and paths are refused in every field", "[
   int refused = 0;
   const nlohmann::json fields = good.at("content").flatten();
   for (const auto& [pointer, value] : fields.items()) {
-    if (pointer.starts_with("/facts") || pointer.starts_with("/extra")) continue;  // of which the trainer makes sense
+    if (pointer.starts_with("/facts") || pointer.starts_with("/extra")) continue;  // the trainer interprets these
     for (const nlohmann::json& other : value.is_number() ? numbers : paths) {
       nlohmann::json changed = good;
       changed["content"][nlohmann::json::json_pointer(pointer)] = other;

@@ -183,7 +183,7 @@ TEST_CASE("a slice that contradicts itself is our own defect", "[checkpoint]") {
   });
 }
 
-TEST_CASE("slices whose memory is not the host's are saved and loaded all the same", "[checkpoint]") {
+TEST_CASE("round trip: slices in memory other than the host's", "[checkpoint]") {
   std::vector<GlobalTensor> tensors = some_tensors();
   tensors.push_back({"large", {1500, 1000}});
   tensors.push_back({"larger", {1500, 3001}});  // a part of it alone is more than is read, or written, at once

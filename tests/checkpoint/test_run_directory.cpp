@@ -71,7 +71,7 @@ TEST_CASE("a used directory is recognised", "[checkpoint]") {
   CHECK(directory_has_run(folder.path()));
 }
 
-TEST_CASE("a run directory may have any name, by which its checkpoints are found on all ranks", "[checkpoint]") {
+TEST_CASE("run directory: checkpoints are found on all ranks under any name", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("r\xe9sultats \xff");  // Latin-1, and nothing at all
   const std::vector<GlobalTensor> tensors{{"a", {8}}};

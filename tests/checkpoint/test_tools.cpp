@@ -1,4 +1,4 @@
-// What the offline tools are made of: other cuts of a checkpoint, streamed, and comparisons across cuts.
+// Tests of the parts of the offline tools: checkpoints streamed into other layouts, and comparisons across layouts.
 #include <cmath>
 #include <cstring>
 
@@ -51,7 +51,7 @@ std::string save_numbers(const std::string& run, const std::function<float(int t
 
 }  // namespace
 
-TEST_CASE("a checkpoint cut anew is byte for byte what that layout would have saved", "[checkpoint]") {
+TEST_CASE("tools: a reshaped checkpoint has the bytes of that layout's own save", "[checkpoint]") {
   std::mt19937 random(7);
   const auto tensors = some_tensors();
   for (int round = 0; round < 12; ++round) {
@@ -116,7 +116,7 @@ TEST_CASE("a source that is damaged on the way leaves no target", "[checkpoint][
   CHECK(names_in(folder.path()) == std::vector<std::string>{"run"});
 }
 
-TEST_CASE("a tool and a run that saves in the same folder leave each other's unfinished work alone", "[checkpoint]") {
+TEST_CASE("tools: a tool and a saving run keep each other's unfinished work", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto tensors = some_tensors();
   const Layout one = split_along(tensors, 1, 0);
@@ -130,7 +130,7 @@ TEST_CASE("a tool and a run that saves in the same folder leave each other's unf
   for (const char* name : {"/.tmp_step_00000006", "/.old_step_00000006"}) require_same_files(saved, steps + name);
 
   std::filesystem::remove_all(target);
-  std::filesystem::remove_all(steps + "/.old_step_00000006");  // which the run would put back at the target
+  std::filesystem::remove_all(steps + "/.old_step_00000006");  // the run would put it back at the target
   const TensorSlice whole = whole_tensors(source)[0];
   const std::vector<float> numbers(static_cast<std::size_t>(whole.count), 1.0f);
   const auto make = [&](const std::function<void(const std::string& pending)>& meanwhile) {
@@ -211,8 +211,7 @@ TEST_CASE("save: parameters that are not finite are refused with 5", "[checkpoin
   }
 }
 
-TEST_CASE("minus zero is not zero to the comparison, and the same bits of what is no number are equal",
-          "[checkpoint]") {
+TEST_CASE("tools: comparison tells minus zero from zero and equal NaNs are equal", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto number = [](int, int element, int kind) { return kind > 0 && element == 1 ? NAN : 0.0f; };
   const std::string a = save_numbers(folder.file("a"), number);
@@ -259,7 +258,7 @@ TEST_CASE("of the rest of the state those keys are compared that are asked for",
   CHECK(other_differences(a, b, true).empty());
 }
 
-TEST_CASE("the newest complete checkpoint is found by sizes, with a word about newer ones", "[checkpoint]") {
+TEST_CASE("tools: finds the newest complete checkpoint and warns of newer ones", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto tensors = some_tensors();
   const std::string run = folder.file("run");

@@ -17,7 +17,7 @@ namespace {
 
 using Errors = std::vector<std::string>;
 
-/// What each of `ranks` ranks is told where `work` runs on it.
+/// Error that each of `ranks` ranks reports where `work` runs on it.
 Errors agreed(int ranks, const std::function<void(int rank)>& work, std::optional<ErrorKind> kind = {}) {
   return errors_by_rank(ranks, [&](Communicator& world) {
     agree(
@@ -27,7 +27,7 @@ Errors agreed(int ranks, const std::function<void(int rank)>& work, std::optiona
 
 }  // namespace
 
-TEST_CASE("agreement: work that succeeds everywhere runs once per rank and throws nothing") {
+TEST_CASE("agreement: work that succeeds everywhere runs once per rank") {
   std::atomic<int> runs = 0;
   CHECK(agreed(4, [&](int) { ++runs; }) == Errors(4));
   CHECK(runs == 4);

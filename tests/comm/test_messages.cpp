@@ -41,7 +41,7 @@ TEST_CASE("messages: decisions and texts grow with the logarithm of the job") {
   }
 }
 
-TEST_CASE("messages: all ranks together send two for each other rank in a small all-reduce over the tree") {
+TEST_CASE("messages: a small all-reduce over the tree sends 2 (ranks - 1) in all") {
   for (const int ranks : {9, 12, 64, 1000, 4096}) {
     std::int64_t all = 0;
     for (int rank = 0; rank < ranks; ++rank) all += messages_of_all_reduce(1, 8, rank, ranks);
@@ -49,7 +49,7 @@ TEST_CASE("messages: all ranks together send two for each other rank in a small 
   }
 }
 
-TEST_CASE("messages: sums in chunks are exchanged with every rank of their group, once for each chunk and way") {
+TEST_CASE("messages: sums in chunks go to each rank once per chunk and way") {
   const std::int64_t chunk = kChunkBytes / 4;
   for (const int ranks : {2, 8, 512}) {
     CHECK(messages_of_all_reduce(3 * chunk, 4, 0, ranks) == 2 * 3 * (ranks - 1));

@@ -126,7 +126,7 @@ TEST_CASE("process grid: groups of 16 ranks, tensor 4, context 2, data 2") {
   CHECK(all.kv_replicas == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}});
 }
 
-TEST_CASE("process grid: groups of 16 ranks, tensor 2, context 2, data 2, pipeline 2") {
+TEST_CASE("process grid: 16 ranks as tensor 2 context 2 data 2 pipeline 2") {
   const AllGroups all = groups_of({.tensor = 2, .context = 2, .data = 2, .pipeline = 2, .ties = {{0, 1}}});
   CHECK(all.tensor == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}});
   CHECK(all.context == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}});
@@ -146,14 +146,14 @@ TEST_CASE("process grid: groups of 16 ranks, tensor 2, data 8, expert 4") {
   CHECK(all.data == all.copies);
 }
 
-TEST_CASE("process grid: groups of 16 ranks, tensor 2, context 2, data 4, expert 2") {
+TEST_CASE("process grid: 16 ranks as tensor 2 context 2 data 4 expert 2") {
   const AllGroups all = groups_of({.tensor = 2, .context = 2, .data = 4, .expert = 2});
   CHECK(all.expert == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}});
   CHECK(all.expert_copies == Groups{{0, 2, 8, 10}, {1, 3, 9, 11}, {4, 6, 12, 14}, {5, 7, 13, 15}});
   CHECK(all.copies == Groups{{0, 2, 4, 6, 8, 10, 12, 14}, {1, 3, 5, 7, 9, 11, 13, 15}});
 }
 
-TEST_CASE("process grid: groups of 16 ranks, context 2, data 4, pipeline 2, expert 4") {
+TEST_CASE("process grid: 16 ranks as context 2 data 4 pipeline 2 expert 4") {
   const AllGroups all = groups_of({.context = 2, .data = 4, .pipeline = 2, .expert = 4});
   CHECK(all.expert == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}});
   CHECK(all.expert_copies == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}});
@@ -199,7 +199,7 @@ TEST_CASE("a grid must fit the world") {
   CHECK_THROWS_AS(ProcessGrid(world, {.data = 6, .expert = 0}), Error);
 }
 
-TEST_CASE("a counting grid has the sizes and ranks of the real one and touches no memory") {
+TEST_CASE("counting grid: sizes and ranks of the real one without memory") {
   const GridShape shape =
       GENERATE(GridShape{.tensor = 2, .context = 2, .data = 3, .pipeline = 4, .ties = {{0, 3}, {1, 2}}},
                GridShape{.tensor = 2, .context = 2, .data = 4, .pipeline = 2, .expert = 2});

@@ -35,7 +35,7 @@ TEST_CASE("a group of any size never holds more than four chunks") {
   }
 }
 
-TEST_CASE("a chunk of an all-to-all has parts as a whole, for a bounded number of peers, or is cut out of them") {
+TEST_CASE("staging: an all-to-all chunk holds whole parts or a piece of a part") {
   CHECK(all_to_all_chunk_elements(1, 4) == kPeersPerChunk);
   CHECK(all_to_all_chunk_elements(1 << 18, 4) == 1 << 20);
   CHECK(all_to_all_chunk_elements((1 << 18) + 1, 4) == 3 * ((1 << 18) + 1));
@@ -80,7 +80,7 @@ TEST_CASE("what is planned for a tensor is enough for every smaller one") {
   CHECK(most_for_all_reduces(5000, 4, 8) == all_reduce_need(4096, 4, 8).bytes());
 }
 
-TEST_CASE("buffers are reused, grow where they were not reserved, and are exactly what was reserved") {
+TEST_CASE("staging: buffers are reused and grow unless reserved") {
   Staging staging;
   std::byte* first = staging.take(100);
   CHECK(staging.take(50) != first);

@@ -40,7 +40,7 @@ TEST_CASE("threads: every verb") {
   }
 }
 
-TEST_CASE("threads: a failing rank wakes those who wait, and its own error is the one reported") {
+TEST_CASE("threads: a failing rank wakes waiting ranks and its error is reported") {
   const auto start = std::chrono::steady_clock::now();
   std::atomic<int> woken = 0;
   for (const int failing : {0, 3}) {
@@ -83,7 +83,7 @@ TEST_CASE("threads: operations in flight are abandoned when their rank throws") 
   CHECK(message == "loss is not a number");
 }
 
-TEST_CASE("threads: waiting for a rank that never comes is an error that says who, where and what") {
+TEST_CASE("threads: waiting for an absent rank is an error with group and verb") {
   const auto [kind, message] = error_of(
       3,
       [](Communicator& world) {

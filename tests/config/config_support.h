@@ -13,7 +13,7 @@
 
 namespace megatron::test {
 
-/// What `action` throws, which must be a configuration error; "" when it throws nothing.
+/// Message of the error that `action` throws, which must be a configuration error; "" when it throws nothing.
 template <class Action>
 std::string error_of(Action&& action) {
   try {

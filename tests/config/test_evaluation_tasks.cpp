@@ -13,7 +13,7 @@ std::string problem_of(const std::string& tasks) {
 
 }  // namespace
 
-TEST_CASE("evaluation.tasks: read from both ways to write a list of tables, and printed to read back", "[config]") {
+TEST_CASE("evaluation.tasks: both notations are read and the print reads back", "[config]") {
   const Config config =
       parse_small({R"(evaluation.tasks=[{name = "wiki", task = "wikitext", data = "a b.txt", every = 7, stride = 16},)"
                    R"({task = "lambada", data = "l", strict = true}, {task = "choices", data = "c"}])"});

@@ -24,7 +24,7 @@ TEST_CASE("the run's length from samples, tokens and epochs", "[config]") {
   CHECK(ramp.learning_rate.decay_samples == BatchSchedule(8, {2, 2, 30}).samples_after(ramp.train.steps));
 }
 
-TEST_CASE("each way to say the length ends with the last step that it is enough for", "[config]") {
+TEST_CASE("lengths: each unit of length ends with the last step it suffices for", "[config]") {
   // From hand: batches of 2 up to sample 10, of 4 up to 20, of 6 up to 30, then 8: steps begin at samples
   // 0 2 4 6 8 | 10 14 18 | 22 28 | 34 42 50 ...
   const std::string ramp = "train.batch_ramp_up={start=2, increment=2, samples=30}";
@@ -127,8 +127,7 @@ TEST_CASE("every input file can be shortened to ten steps", "[config]") {
   }
 }
 
-TEST_CASE("evaluations follow every train.evaluate_every steps, or the steps that complete a pass over the data",
-          "[config]") {
+TEST_CASE("evaluations: after every train.evaluate_every steps or after each pass", "[config]") {
   const auto follow = [](const std::vector<std::string>& options, std::int64_t samples_a_pass) {
     const DataFacts data{100, samples_a_pass};
     const Config config = resolved(options, 1, &data);

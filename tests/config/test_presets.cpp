@@ -56,7 +56,7 @@ TEST_CASE("a preset of the command line replaces the file's sizes", "[config]") 
       "48, model.sequence_length = 16; to keep one"));
   CHECK(parse_config_text(file, "f.toml", {"train.steps=3"}, &notes).model.layers == 12);
   CHECK(notes.empty());
-  // What it replaces must be well-formed all the same.
+  // Keys that it replaces must be well-formed all the same.
   const std::string wrong = small_file().replace(small_file().find("48"), 2, "\"x\"");
   CHECK(contains(error_of([&] { parse_config_text(wrong, "f.toml", {"model.preset=gpt2-xl"}); }),
                  "f.toml:3:1: error: model.hidden_size: expected integer"));

@@ -29,7 +29,7 @@ TEST_CASE("the schema: every key once, in a table that exists, with help", "[con
     CHECK(names.insert(key.full_name()).second);
     CHECK(tables.count(std::string(key.table)) == 1);
     CHECK(key.help.size() > 3);
-    // What is printed for a default that is given must be acceptable as input.
+    // The text printed for a default that is given must be acceptable as input.
     const std::string value = print_value(key, Config{});
     if (key.absent.empty()) CHECK_FALSE(value.empty());
     if (!key.absent.empty()) CHECK(value.empty());

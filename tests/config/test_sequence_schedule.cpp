@@ -64,7 +64,7 @@ TEST_CASE("the three curricula, computed by hand", "[config]") {
   CHECK(first_lengths(SequenceSchedule(16, growing("fixed_linear", 8, 1, 8)), 2) == Lengths{16, 16});
 }
 
-TEST_CASE("curricula agree with the published formula step by step, and with their own sums", "[config]") {
+TEST_CASE("curricula: steps agree with the published formula and with their sums", "[config]") {
   const struct {
     std::int64_t whole;
     Curriculum curriculum;

@@ -91,7 +91,7 @@ TEST_CASE("bert: Megatron's samples, field by field", "[bert]") {
     });
   }
   CHECK(cases == 19);
-  CHECK((swapped > 500 && truncated > 500 && pads_inside > 5));  // what the cases must not lack
+  CHECK((swapped > 500 && truncated > 500 && pads_inside > 5));  // the cases must contain all of these
 }
 
 TEST_CASE("bert: a sample is its document's sentences in one order or the other", "[bert]") {
@@ -307,7 +307,7 @@ std::vector<T> column_of(ConstTensor field, std::int64_t rows, std::int64_t colu
 
 }  // namespace
 
-TEST_CASE("bert: every field of a batch, what the losses are divided by, and samples that only fill it", "[bert]") {
+TEST_CASE("bert: fields and loss divisors of a batch with filling samples", "[bert]") {
   constexpr std::int64_t kRows = 40;
   MemoryCorpus corpus = large_corpus();
   BertSamples samples(corpus.corpus(), corpus.vocabulary(), own_options(corpus, kRows));

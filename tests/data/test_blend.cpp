@@ -103,7 +103,7 @@ TEST_CASE("blend: every choice is Megatron's, by numpy") {
   CHECK(one_that_fusing_would_change);
 }
 
-TEST_CASE("blend: each set has its share after any number of samples, and enough are asked for") {
+TEST_CASE("blend: each set has its share after any number of samples") {
   std::uint64_t state = 1;
   for (int trial = 0; trial < 40; ++trial) {
     const std::vector<double> weights = draw_weights(state);
@@ -161,7 +161,7 @@ TEST_CASE("blend: samples are those of the sets' own orders, out of the right se
   CHECK(std::count(seen_of_c.begin(), seen_of_c.end(), 0) == 20);
 }
 
-TEST_CASE("blend: every layout of data ranks, and every start, delivers the same samples") {
+TEST_CASE("blend: every layout of data ranks and every start gives equal samples") {
   constexpr std::int64_t kBatch = 12, kSteps = 9;
   const BatchPlan plan = [](std::int64_t step) {
     return step < kSteps ? GlobalBatch{static_cast<std::uint64_t>(step * kBatch), kBatch, 0} : GlobalBatch{};

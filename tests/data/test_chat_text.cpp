@@ -62,7 +62,7 @@ TEST_CASE("chat template: Jinja renders the text that training has", "[chat]") {
       for (const InstructionPart& part : instruction) trained += part.text;
     });
     CHECK(trained + tokenizer->eod_text() ==
-          golden.at("rendered").get<std::string>());  // of which the golden "jinja" was rendered
+          golden.at("rendered").get<std::string>());  // rendered from the golden "jinja"
   }
 }
 
@@ -92,7 +92,7 @@ TEST_CASE("chat prompt: the tokens that training has in front of the answer", "[
 TEST_CASE("chat: an answer ends at a special token or at the text after it", "[chat]") {
   CHECK(end_of_turn(chat_of(kMarked), *tokenizer_of("qwen2")) == 650);
   CHECK_FALSE(end_of_turn(chat_of(kDefault), *tokenizer_of("qwen2")));
-  CHECK_FALSE(end_of_turn(chat_of(kMarked), *tokenizer_of("byte")));  // which has no such token
+  CHECK_FALSE(end_of_turn(chat_of(kMarked), *tokenizer_of("byte")));  // it has no such token
   CHECK(end_of_turn_text(chat_of(kMarked)) == "<|im_end|>");
   CHECK(end_of_turn_text(chat_of(kDefault)) == "\nUser:");
   CHECK(end_of_turn_text(chat_of(json::parse(R"([["", ""], [" ", ""], ["", "\n\n"]])"))) == "\n\n");

@@ -57,7 +57,7 @@ TEST_CASE("a document begins after the end of the one before, which keeps its en
   }
 }
 
-TEST_CASE("micro-batches hold what belongs to their samples' tokens, on any number of data ranks", "[documents]") {
+TEST_CASE("documents: micro-batches match their tokens for any number of ranks", "[documents]") {
   const std::int64_t d = GENERATE(1, 2, 3), b = GENERATE(1, 2);
   const std::int64_t sequence = GENERATE(16, 9);  // the second as a curriculum has it
   CAPTURE(d, b, sequence);
@@ -98,7 +98,7 @@ TEST_CASE("micro-batches hold what belongs to their samples' tokens, on any numb
   CHECK(count > 0);
 }
 
-TEST_CASE("without documents or weights there is nothing of them, and every target counts", "[documents]") {
+TEST_CASE("documents: without documents or weights every target counts", "[documents]") {
   RandomTokens source;
   const EpochOrder order(0, source.tokens(), 16, 1, EpochOrder::Kind::shuffled);
   TokenBatches batches(

@@ -66,7 +66,7 @@ TEST_CASE("instructions: two packed examples and padding, written out by hand") 
   CHECK(batch.loss_counts == std::vector<double>{4});
 }
 
-TEST_CASE("instructions: of a conversation the assistant's text, its suffix and the end are learned") {
+TEST_CASE("instructions: the assistant's text with suffix and end is learned") {
   const Instruction chat = {{"U", false, true}, {"x", false, false}, {";", false, true},
                             {"A", false, true}, {"yz", true, false}, {";", true, true}};
   const auto examples = encoded({chat}, 8);
@@ -76,7 +76,7 @@ TEST_CASE("instructions: of a conversation the assistant's text, its suffix and 
 }
 
 TEST_CASE("instructions: tokens are those of the whole text, by offsets") {
-  // Of each kind: a vocabulary, an example, and the text of the tokens that are learned.
+  // Each kind has a vocabulary, an example, and the text of the tokens that are learned.
   struct Case {
     std::string name, file;
     Instruction instruction;
@@ -146,7 +146,7 @@ TEST_CASE("instructions: what is held in memory is counted") {
   CHECK(examples->bytes() == 10 * 5 + 3 * 16 + 2 * 4 + 2 * 4);
 }
 
-TEST_CASE("instructions: best fit puts the largest first, each where the least room is left") {
+TEST_CASE("instructions: best fit packs the largest first into the least room") {
   // 6 opens a bin, 5 another, 4 fills the first (room 4 against 5), 3 and 2 the second.
   const Packs bins = pack_best_fit({2, 6, 3, 5, 4}, 10);
   CHECK(bins.items == std::vector<std::uint32_t>{1, 4, 3, 2, 0});
@@ -156,7 +156,7 @@ TEST_CASE("instructions: best fit puts the largest first, each where the least r
   CHECK(pack_best_fit({10, 10}, 10).size() == 2);
 }
 
-TEST_CASE("instructions: every pass has each example once, in as many samples, and none is too long") {
+TEST_CASE("instructions: a pass has each example once and no sample is too long") {
   std::vector<std::string> answers;
   for (std::uint32_t i = 0; i < 211; ++i) answers.emplace_back(1 + philox4x32({i, 0, 0, 0}, 3)[0] % 29, 'x');
   std::vector<Instruction> instructions;
@@ -202,7 +202,7 @@ TEST_CASE("instructions: every pass has each example once, in as many samples, a
   CHECK(mates(0) != mates(samples.samples()));
 }
 
-TEST_CASE("instructions: one that is too long is left out and counted; a file of such alone is refused") {
+TEST_CASE("instructions: too long ones are left out and a file of only them fails") {
   const auto examples = encoded({asked("abcd", "efgh"), asked("a", "b")}, 4);
   CHECK(examples->examples() == 1);
   CHECK(examples->left_out() == 1);

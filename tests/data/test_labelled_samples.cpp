@@ -51,7 +51,7 @@ Ids column(const ConstTensor& tensor, std::int64_t column) {
 
 }  // namespace
 
-TEST_CASE("labelled samples: a text, a pair, and a pair that is cut at its longer text") {
+TEST_CASE("labelled samples: a text and a pair and a pair cut at its longer text") {
   const auto examples =
       encoded(1, {{{{"ab", {}}}, 1}, {{{"ab", "c"}}, 0}, {{{"abcdef", "xyzuvw"}}, 2}, {{{"", ""}}, 1}});
   CHECK(examples->truncated() == 1);
@@ -75,7 +75,7 @@ TEST_CASE("labelled samples: a text, a pair, and a pair that is cut at its longe
   CHECK(values(rows.labels) == Ids{1, 0, 2, 1});
 }
 
-TEST_CASE("labelled samples: the choices of a question are columns, its answer one label") {
+TEST_CASE("labelled samples: a question's choices are columns with one label") {
   const auto examples = encoded(2, {{{{"q", "a"}, {"q", "bb"}}, 1}, {{{"r", "c"}, {"r", ""}}, 0}});
   LabelledSamples samples(examples, LabelledSamples::Order::sequential, 7);
   // Two data ranks, micro-batches of one question: the second rank's is the second question; a third only fills.
@@ -101,7 +101,7 @@ TEST_CASE("labelled samples: what is held in memory is counted") {
   CHECK(examples->bytes() == (5 + 6 + 5 + 4) * 4 + 4 * 12 + 2 * 4);
 }
 
-TEST_CASE("labelled samples: each pass has every example once, in an order of (seed, pass) alone") {
+TEST_CASE("labelled samples: a pass has all examples once by seed and pass alone") {
   std::vector<LabelledExample> many(37, {{{"a", {}}}, 0});
   const auto examples = encoded(1, many);
   const LabelledSamples samples(examples, LabelledSamples::Order::shuffled, 7);

@@ -164,7 +164,7 @@ TEST_CASE("megatron: sample indices by hand", "[megatron]") {
   CHECK(found);
 }
 
-TEST_CASE("megatron: a pass sees every token once, and the number of samples changes everything", "[megatron]") {
+TEST_CASE("megatron: a pass sees each token once in an order by sample count", "[megatron]") {
   Numbers lengths(500);
   for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = i * i % 37;
   const Numbers starts = starts_of(lengths);
@@ -266,7 +266,7 @@ TEST_CASE("megatron: what cannot be ordered, and asking beyond the end", "[megat
   require_error(ErrorKind::configuration, {"sample 4", "has 4"}, [&] { order.locate(4, ranges); });
 }
 
-TEST_CASE("megatron: batches and printed samples out of shards, and no allocation while reading", "[megatron]") {
+TEST_CASE("megatron: batches and samples are read from shards without allocation", "[megatron]") {
   ShardFolder folder;
   const Documents documents = {{1, 2, 3}, {4}, {5, 6, 7, 8, 9, 10, 11}, {12}, {13, 14}};
   make_shard(folder.file("p"), {documents[0], documents[1]}, 0, 2);

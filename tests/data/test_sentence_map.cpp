@@ -1,4 +1,4 @@
-// Which sentences samples are made of: Megatron's maps against megatron-core, the program's own by their rules.
+// Tests of the sentences that make up samples: Megatron's maps against megatron-core, the program's own by their rules.
 #include <set>
 
 #include "data/sentence_corpus.h"

@@ -1,4 +1,4 @@
-// What a path of the input file stands for: one set, a folder of sets, a pattern of shards.
+// Tests of the meaning of a path in the input file: one set, a folder of sets, a pattern of shards.
 #include "data/shard_paths.h"
 
 #include "data/token_dataset.h"
@@ -51,7 +51,7 @@ TEST_CASE("a folder stands for its sets, in the order of their names") {
   });
 }
 
-TEST_CASE("a pattern stands for the shards that match, and the sets in folders that do") {
+TEST_CASE("shard paths: a pattern finds shards and sets in folders that match") {
   const SetsOnDisk disk;
   CHECK(ids_of(disk.folder.file("d/*")) == std::vector<std::int32_t>{10, 11, 12, 20, 21, 90});
   CHECK(ids_of(disk.folder.file("d/?-*")) == std::vector<std::int32_t>{10, 11, 12, 20, 21});
@@ -65,7 +65,7 @@ TEST_CASE("a pattern stands for the shards that match, and the sets in folders t
   CHECK(ids_of(disk.folder.file("d/[x]")) == std::vector<std::int32_t>{5});
 }
 
-TEST_CASE("a path of several sets is told apart by its contents, a whole set by its own hash") {
+TEST_CASE("shard paths: sets are hashed together and a single one keeps its hash") {
   const SetsOnDisk disk;
   const auto hash = [&](const std::string& path) { return TokenDataset(disk.folder.file(path)).set_hash(); };
   CHECK(hash("d/a") == 7);
@@ -76,7 +76,7 @@ TEST_CASE("a path of several sets is told apart by its contents, a whole set by 
   CHECK(hash("d") == hash("d/?-*"));
 }
 
-TEST_CASE("a set that lacks a shard, and sets of two tokenizers, are refused in a folder as well") {
+TEST_CASE("shard paths: folders that lack a shard or mix tokenizers are refused") {
   const SetsOnDisk disk;
   make_shard(disk.folder.file("d/q"), {{1}}, 0, 1, small_vocabulary(300));
   require_error(ErrorKind::data, {"q-00000.h5", "another tokenizer", "a-00000.h5"},

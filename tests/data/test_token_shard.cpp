@@ -297,7 +297,7 @@ TEST_CASE("shard: sentences and special tokens that make no sense", "[shard][fau
   require_error(ErrorKind::data, {path}, [&] { TokenShard shard(path); });
 }
 
-TEST_CASE("shard: lists of sentences of a wrong size or type are refused before they are read", "[shard][fault-9]") {
+TEST_CASE("shard: sentence lists of a wrong size or type are refused unread", "[shard][fault-9]") {
   ShardFolder folder;
   const std::string path = shard_path(folder.file("p"), 0);
   const auto with = [&](const char* name, auto values) {
@@ -358,7 +358,7 @@ TEST_CASE("shard: a flipped bit is refused, or changes nothing", "[shard][fault-
   CHECK(refused > 300);
 }
 
-TEST_CASE("a set that is published stays so where what older ones have left cannot be removed", "[data]") {
+TEST_CASE("shard: a published set stays if leftovers cannot be removed", "[data]") {
   const ShardFolder folder;
   const std::string sets = folder.file("sets"), prefix = sets + "/a", elsewhere = folder.file("elsewhere");
   std::filesystem::create_directory(sets);

@@ -1,4 +1,4 @@
-// What a report on two plays says and allows, from numbers.
+// Tests of what a report on two plays says and allows, from given numbers.
 #include "diagnostics/parity_report.h"
 #include "support/catch.h"
 
@@ -54,7 +54,7 @@ TEST_CASE("a report says what is off, and where to look") {
   }
 }
 
-TEST_CASE("a report: a small router gap explains a difference, a large one does not") {
+TEST_CASE("report: a small router gap explains a difference but a large one not") {
   const std::vector<TensorDifference> right = {off_by("first", 1e-6)};
   const auto with_gap = [&](double loss, ComparedNumber gap) {
     StepComparison step = step_of({loss, 4}, {1, 1}, right);
@@ -71,7 +71,7 @@ TEST_CASE("a report: a small router gap explains a difference, a large one does 
   CHECK(contains(report(narrow, wrong).failure(),
                  "up to step 2 is 3.0e-04 here and 3.5e-08 on one rank, and below 1e-06"));
   CHECK_FALSE(contains(report(wide, wrong).failure(), hint));
-  // What comes after the step that is wrong did not make it so, and what is right needs no reason.
+  // Later steps are not the cause of the wrong step, and a step that is right needs no reason.
   CHECK_FALSE(contains(report(wrong, narrow).failure(), hint));
   CHECK(report(wide, narrow).failure().empty());
   CHECK(report(wide, narrow).summary().ends_with("; smallest router gap 3.0e-04, on one rank 3.5e-08"));
@@ -96,7 +96,7 @@ TEST_CASE("a report allows four times what rounding does, no more") {
   report.allow_rounding({good, step_of({4, 4}, {1, 1}, gradients(0, 0.3))});
   CHECK(report.failure().empty());
   CHECK(contains(report.summary(), "; 1 losses and 1 gradients more, no further than rounding moves them"));
-  // What rounding of four times the size moves is allowed once.
+  // A difference that rounding of four times the size makes is allowed once.
   for (const double distance : {0.85, 0.95}) {
     ParityReport larger({{good, noisy}, {}, ""}, kRounding);
     larger.allow_rounding({good, step_of({4.01, 4}, {1, 1}, gradients(0, distance))}, 4);
@@ -109,7 +109,7 @@ TEST_CASE("a report allows four times what rounding does, no more") {
   CHECK(contains(infinite.failure(), "the only one is first, by inf"));
 }
 
-TEST_CASE("a report allows in one step what rounding does in another, and what 16 bits do, within bounds") {
+TEST_CASE("report: allows effects of rounding and of 16 bits within bounds") {
   const auto step = [](TensorDifference gradient) { return step_of({4, 4}, {1, 1}, {std::move(gradient)}); };
   const StepComparison good = step(off_by("up", 7e-3)), flipped = step(off_by("up", 9.6e-2));
   const auto report = [](const std::vector<StepComparison>& steps) {

@@ -37,7 +37,7 @@ Config config_of(const Flip& flip) {
   return config;
 }
 
-/// What the flip damages on this rank, in full or of it what this rank keeps the state of; absent: not here.
+/// Tensor that the flip damages on this rank: a whole parameter, or the state that this rank keeps; absent: not here.
 Tensor target_of(const Flip& flip, Replica& replica) {
   for (const Parameter& parameter : replica.store().all()) {
     if (parameter.name != flip.name) continue;
@@ -95,7 +95,7 @@ void require_told(const Flip& flip, const char* start, const char* then, const c
 
 }  // namespace
 
-TEST_CASE("healthy copies are the same bits on every layout, and a single rank has none") {
+TEST_CASE("replica check: healthy copies have equal bits on every layout") {
   for (const GridShape& shape : {GridShape{}, GridShape{.tensor = 2, .data = 2, .pipeline = 2}, GridShape{.tensor = 4},
                                  GridShape{.data = 4}, GridShape{.pipeline = 4}}) {
     for (const bool sequence_parallel : {false, true}) {
@@ -141,7 +141,7 @@ TEST_CASE("a flipped bit on one data rank is named with tensor and rank", "[faul
                "\n  final_norm.weight (fp32 master): rank 3 (", ") disagrees with the 3 others");
 }
 
-TEST_CASE("a flipped bit in one tensor rank's copy of a norm is named with tensor and rank", "[fault-37]") {
+TEST_CASE("replica check: a bit flipped in a tensor rank's norm is named", "[fault-37]") {
   for (const bool sequence_parallel : {false, true}) {
     require_told({.shape = {.tensor = 4},
                   .name = "layers.1.attention_norm.weight",
@@ -154,7 +154,7 @@ TEST_CASE("a flipped bit in one tensor rank's copy of a norm is named with tenso
                "\n  layers.1.attention_norm.bias: rank 1 (", ") disagrees with the 3 others");
 }
 
-TEST_CASE("a flipped bit in a key that tensor ranks share is named with tensor and rank", "[fault-37]") {
+TEST_CASE("replica check: a bit flipped in a key shared by tensor ranks is named", "[fault-37]") {
   // Two of four have the second half.
   require_told({.shape = {.tensor = 4}, .name = "layers.1.attention.key.weight", .rank = 3, .variant = like_llama},
                "\n  layers.1.attention.key.weight [part [8, 32] at [8, 0]]: rank 2 (", ") and rank 3 (",
@@ -175,14 +175,14 @@ TEST_CASE("a flipped bit in a key that tensor ranks share is named with tensor a
                ") and rank 5 (");
 }
 
-TEST_CASE("a flipped bit in one stage's copy of a tied table is named with tensor and rank", "[fault-37]") {
+TEST_CASE("replica check: a bit flipped in a stage's tied table is named", "[fault-37]") {
   require_told({.shape = {.data = 2, .pipeline = 2}, .name = "embedding.word.weight", .rank = 3},
                "\n  embedding.word.weight: rank 3 (", ") disagrees with the 3 others");
   require_told({.shape = {.pipeline = 4}, .name = "embedding.word.weight", .rank = 0},
                "\n  embedding.word.weight: rank 0 (", ") and rank 3 (");
 }
 
-TEST_CASE("a flipped bit in a copy of the optimizer's state is named with its part", "[fault-37]") {
+TEST_CASE("replica check: a bit flipped in the optimizer's state is named by part", "[fault-37]") {
   // Tied tables are cut alike on their stages, and tensor ranks cut their buffers alike.
   require_told({.shape = {.tensor = 4}, .name = "layers.1.attention_norm.bias", .rank = 3, .hurt = Hurt::first_moment},
                "\n  layers.1.attention_norm.bias (first moment): rank 3 (", ") disagrees with the 3 others");
@@ -207,8 +207,7 @@ TEST_CASE("a flipped bit in a copy of the optimizer's state is named with its pa
                "\n  embedding.word.weight (first moment, elements 1024 to 2047): rank 1 (", ") and rank 3 (");
 }
 
-TEST_CASE("replica check: a run compares regularly and before each save, and keeps no checkpoint of copies that differ",
-          "[fault-37]") {
+TEST_CASE("replica check: a run compares regularly and saves only equal copies", "[fault-37]") {
   const ShardFolder folder;
   Config config = tiny_config();
   config.parallel.data = 2;
@@ -246,7 +245,7 @@ TEST_CASE("replica check: a run compares regularly and before each save, and kee
   CHECK(std::filesystem::exists(folder.file("never/checkpoints/step_00000008")));
 }
 
-TEST_CASE("a check in the middle of a distributed optimizer's gathers sees complete values", "[fault-37]") {
+TEST_CASE("replica check: it sees complete values during an optimizer's gathers", "[fault-37]") {
   const ShardFolder folder;
   Config config = config_of({.shape = {.data = 2, .pipeline = 2}, .distributed = true});
   config.data.train = make_corpus(folder);
@@ -267,8 +266,8 @@ TEST_CASE("a check in the middle of a distributed optimizer's gathers sees compl
 
 namespace {
 
-/// What rank 0 is told of a made-up model on a grid with a context axis and a tie of three stages, when the ranks `bad`
-/// have another value in their copies of `name`.
+/// Report that rank 0 gets on a made-up model on a grid with a context axis and a tie of three stages, when the ranks
+/// `bad` have another value in their copies of `name`.
 std::string told_of_made_up(const std::string& name, const std::set<int>& bad) {
   const GridShape shape{.context = 4, .pipeline = 3, .ties = {{0, 1, 2}}};
   std::string told;
@@ -359,7 +358,7 @@ std::string told_of_experts(const std::string& name, int bad, Hurt hurt, bool di
 
 }  // namespace
 
-TEST_CASE("replica check: experts are compared with their own copies and not with each other", "[fault-37]") {
+TEST_CASE("replica check: experts are compared only with their own copies", "[fault-37]") {
   for (const bool distributed : {false, true}) {
     CAPTURE(distributed);
     CHECK(told_of_experts("expert 0", -1, Hurt::value, distributed).empty());

@@ -32,7 +32,7 @@ float gelu_derivative(float z) {
   return 0.5f * (1 + t) + 0.5f * z * (1 - t * t) * 0.7978845608f * (1 + 0.134145f * z * z);
 }
 
-/// What is stored at (row i, column j) of n columns in place of a product's sum.
+/// Value that is stored at (row i, column j) of n columns in place of a product's sum.
 template <class Result>
 float finish(const Epilogue& epilogue, float sum, std::int64_t i, std::int64_t j, std::int64_t n) {
   if (epilogue.bias != nullptr) sum += wide(static_cast<const Result*>(epilogue.bias)[j]);

@@ -26,7 +26,7 @@ namespace {
 
 struct Capability {
   int major = 9, minor = 0;
-  /// What a block can have, as CUDA's programming guide lists it.
+  /// Shared memory that a block can have, as CUDA's programming guide lists it.
   std::size_t shared_bytes() const {
     const std::size_t kibibytes = major == 9                                 ? 227
                                   : major == 8 && (minor == 0 || minor == 7) ? 163

@@ -62,7 +62,7 @@ TEST_CASE("emulation: a correct pipeline of copies gives its sums", "[copies]") 
   CHECK(sums_are_right<false, false>());
 }
 
-TEST_CASE("emulation: late copies show a missing wait, early ones a missing barrier", "[copies]") {
+TEST_CASE("emulation: late and early copies show a missing wait and barrier", "[copies]") {
   CHECK(sums_are_right<true, false>() == !emulated_cuda::copies_land_early());
   CHECK(sums_are_right<false, true>() == emulated_cuda::copies_land_early());
 }

@@ -1,4 +1,4 @@
-// Which GPUs are used: only those that the kernels run on, whichever else are there. Each case has its own devices
+// Choice of GPUs: only those are used that the kernels run on, whichever else are there. Each case has its own devices
 // from the environment (CMakeLists.txt), so that they run by their tags alone.
 #include "comm/thread_communicator.h"
 #include "ops/ops.h"
@@ -72,7 +72,7 @@ TEST_CASE("devices: next to a GPU that is too old the other one is used", "[.][m
                                      .dropout = {}});
   };
   CHECK_NOTHROW(differentiate(180));
-  CHECK(tensor(6, 180).as<float>()[179] == 1);  // of one query that sees one key, the values' gradient is its own
+  CHECK(tensor(6, 180).as<float>()[179] == 1);  // one query sees one key: the values' gradient is the output's
   require_error(ErrorKind::configuration, {"100 KiB of shared memory", "use smaller heads"},
                 [&] { differentiate(184); });
   require_error(ErrorKind::configuration, {"134 KiB of shared memory", "use smaller heads"},

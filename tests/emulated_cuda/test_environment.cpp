@@ -1,4 +1,4 @@
-// What the program asks of CUDA before its first call, by the environment.
+// Settings of CUDA that the program makes in the environment before its first call.
 #include <cstdlib>
 #include <string>
 

@@ -93,7 +93,7 @@ TEST_CASE("a bias is its product's epilogue wherever the library has one", "[epi
         }) == Counts{0, 0, 0});
 }
 
-TEST_CASE("GELU and its gradient are epilogues in 16 bits, of rows of whole vectors", "[epilogues]") {
+TEST_CASE("epilogues: GELU and its gradient for 16-bit rows of whole vectors", "[epilogues]") {
   for (const bool with_bias : {true, false}) {
     CAPTURE(with_bias);
     const int bias = with_bias ? 1 : 0;

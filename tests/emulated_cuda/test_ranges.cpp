@@ -1,4 +1,4 @@
-// What a profile of a training step shows: every verb in its layer, every layer in its phase.
+// Contents of a profile of a training step: every verb in its layer, every layer in its phase.
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdlib>
@@ -31,7 +31,7 @@ void train_a_step(const Config& config) {
 
 }  // namespace
 
-TEST_CASE("a profile names phases, layers and verbs, and nothing without a profiler") {
+TEST_CASE("profile: a profiler gets the names of phases and layers and verbs") {
   const ShardFolder folder;
   Config config = tiny_config();
   config.model.layers = 2;

@@ -29,7 +29,7 @@ TEST_CASE("choices: accuracy by sum and per byte, by hand") {
   scores[10].log_probability = -3;
   const EvaluationResult result = task->result(scores);
   CHECK(result.examples == 2);
-  CHECK(result.tokens == 5 + 2);  // of the right answers
+  CHECK(result.tokens == 5 + 2);  // only the right answers count
   CHECK(result.loss == Approx(5.0 / 7));
   CHECK(result.accuracy.value() == 0.5);
   CHECK(result.accuracy_normalized.value() == 1);

@@ -32,7 +32,7 @@ void refused(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("instructions: of prompts the completion is learned, of conversations the assistant's part") {
+TEST_CASE("instructions: completions and the assistant's parts are learned") {
   CHECK(read(R"({"prompt": "1+1=", "completion": "2", "id": 3})") == std::vector<std::string>{"(1+1=)[2]"});
   CHECK(
       read(R"({"messages": [{"role": "system", "content": "Be kind."}, {"content": "Hi", "role": "user", "x": [1]}, )"
@@ -73,7 +73,7 @@ TEST_CASE("instructions: NaN and half surrogates are read outside of texts") {
   refused(R"({"prompt": "\ud800", "completion": "2"})", "half of a surrogate pair");
 }
 
-TEST_CASE("instructions: what is not as it should be is refused with file and line") {
+TEST_CASE("instructions: malformed examples are refused with file and line") {
   refused("", "file has no examples");
   refused("\n{\"prompt\": \"x\"}", "file:2: no key \"completion\"");
   refused("{\"completion\": \"x\"}", "file:1: no key \"prompt\"");

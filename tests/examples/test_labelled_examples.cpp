@@ -48,7 +48,7 @@ using Lines = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("examples: JSON lines have one text or two, and a label by name or number") {
+TEST_CASE("examples: JSON lines have one or two texts and a label or its number") {
   CHECK(read(R"({"text_a": "A\u00e4", "label": "yes"}
 {"label": 7, "more": [1, {"x": null}], "text_b": "", "text_a": "C"}
 
@@ -57,7 +57,7 @@ TEST_CASE("examples: JSON lines have one text or two, and a label by name or num
   CHECK(read("{\"context\": \"c\", \"choices\": [\"x\", \"y\"], \"answer\": 1}\n", kChoices) == Lines{"c|x/c|y=1"});
 }
 
-TEST_CASE("examples: JSON lines that are not as they should be are refused with file and line") {
+TEST_CASE("examples: malformed JSON lines are refused with file and line") {
   refused("", kLabels, "file has no examples");
   refused("\n \n", kLabels, "file has no examples");
   refused("{\"text_a\": \"x\", \"label\": \"no\"}\n{\"text_a\": \"x\"}", kLabels, "file:2: no key \"label\"");
@@ -81,7 +81,7 @@ TEST_CASE("examples: JSON lines that are not as they should be are refused with 
   refused("{\"context\": \"c\", \"choices\": [\"x\", \"y\"]}", kChoices, "no key \"answer\"");
 }
 
-TEST_CASE("examples: MNLI and QQP are columns under a line of titles; test files have no labels") {
+TEST_CASE("examples: MNLI and QQP are titled columns and test files lack labels") {
   const std::string titles = mnli_row("sentence1", "sentence2", "gold_label");
   CHECK(read(titles + mnli_row("One  man .", " is\u00a0here . now", "neutral") +
                  mnli_row("x\u2003", "y ", " contradiction "),
@@ -150,7 +150,7 @@ TEST_CASE("examples: text is cleaned as Megatron's tasks clean it") {
   CHECK(clean_text("\u3000\u00e9\u2003") == " \u00e9 ");
 }
 
-TEST_CASE("examples: files are found in folders by their ending, in the order of their names") {
+TEST_CASE("examples: files are found in folders by ending in order of names") {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder.file("high"));
   write_file(folder.file("high/2.txt"), "two");

@@ -1,4 +1,4 @@
-// What several files of tests here check or make alike: refusals, and shards of the golden files' small vocabulary.
+// Helpers for several test files here: checks of refusals, and shards of the golden files' small vocabulary.
 #pragma once
 
 #include <nlohmann/json.hpp>

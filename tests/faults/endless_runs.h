@@ -1,4 +1,4 @@
-// What the tests share that end runs from outside: runs that would take hours, moments drawn at random, and the checks
+// Helpers for the tests that end runs from outside: runs that would take hours, moments drawn at random, and the checks
 // that an ended run resumes with the numbers of one without a break.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the tests of fine-tuning share: a pretrained BERT, and examples whose label says which of two words is in one of
+// Fixture of the fine-tuning tests: a pretrained BERT, and examples whose label says which of two words is in one of
 // their texts. Made at the first call of fixture(); gone when the program ends.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "faults/runs.h"
 #include "support/temporary_folder.h"
 
-/// Of the pretrained model, without data: 2 layers, hidden 32, batch 8, dropout.
+/// Input file of the pretrained model, without data: 2 layers, hidden 32, batch 8, dropout.
 extern const char* const kFineTunedModel;
 
 struct Fixture {
@@ -27,7 +27,7 @@ struct Fixture {
   static std::string questions(int first, int count);
 
   Command run(const Settings& settings, const Layout& layout, const std::string& directory) const;
-  /// Of 61 examples, with 21 for validation.
+  /// Settings to classify 61 examples, with 21 for validation.
   Settings classification(const Settings& more = {}) const;
   Settings multiple_choice(const Settings& more = {}) const;
   static Settings with(const Settings& last, Settings settings);

@@ -1,5 +1,5 @@
-// What the tests of whole programs share: a small corpus, commands that train on it, and readers for what a run leaves.
-// Programs are started as users start them, through scripts/launch.sh; nothing here links against the trainer.
+// Helpers for the tests of whole programs: a small corpus, commands that train on it, and readers for what a run
+// leaves. Programs are started as users start them, through scripts/launch.sh; nothing here links against the trainer.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Layout {
 };
 
 inline constexpr Layout kOneRank{}, kCube{2, 2, 2};
-inline constexpr int kPlannedSteps = 8;  ///< of the runs that end by themselves; the learning rate's decay as well
+inline constexpr int kPlannedSteps = 8;  ///< steps of the runs that end by themselves and of the learning rate's decay
 
 using Settings = std::vector<std::string>;  ///< "table.key=value" for --set
 

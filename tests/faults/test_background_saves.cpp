@@ -84,8 +84,7 @@ TEST_CASE("a slow disk does not hold up the training until it is to save again",
   CHECK(numbers(run) == numbers(straight));
 }
 
-TEST_CASE("a stop while a save is being written waits for it, saves the last step, and leaves with 75",
-          "[fault-26][fault-27]") {
+TEST_CASE("background saves: a stop waits for a save and saves the last step", "[fault-26][fault-27]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   const auto command =
@@ -108,7 +107,7 @@ TEST_CASE("a stop while a save is being written waits for it, saves the last ste
   CHECK_FALSE(has_temporary_folder(run));
 }
 
-TEST_CASE("background saves: a first save that fails ends the run with 7, and leaves nothing", "[fault-26][fault-45]") {
+TEST_CASE("background saves: a failed first save ends the run with 7", "[fault-26][fault-45]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   std::string words;

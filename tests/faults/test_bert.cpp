@@ -90,7 +90,7 @@ TEST_CASE("BERT: a batch without a masked word learns the order of sentences") {
   CHECK(without > 0);
 }
 
-TEST_CASE("BERT: one rank and eight train the same model; stopped runs continue bit for bit, on other layouts too") {
+TEST_CASE("BERT: every layout trains the same model and resumes exactly") {
   const TemporaryFolder folder;
   const std::string one = folder.file("one"), cube = folder.file("cube"), stopped = folder.file("stopped");
   expect(bert(kOneRank, one), 0, {"as predicted, to the byte", "language_model", "sentence_order"});
@@ -116,7 +116,7 @@ TEST_CASE("BERT: one rank and eight train the same model; stopped runs continue 
   check_same_losses(elsewhere, one);
 }
 
-TEST_CASE("BERT: Megatron's orders and blends train, and a changed mask is another order") {
+TEST_CASE("BERT: Megatron's orders and blends train and a changed mask is refused") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), data = corpus().path("bert");
   const std::string order = GENERATE("megatron", "megatron_core");

@@ -138,7 +138,7 @@ TEST_CASE("a merged run is one file, equal to it, and text comes out of it") {
   CHECK(text_of(merged) == text_of(run));
 }
 
-TEST_CASE("merging what is incomplete, mixed or damaged ends with 4 and writes nothing", "[fault-23]") {
+TEST_CASE("merge: incomplete or mixed or damaged checkpoints end with 4", "[fault-23]") {
   const TemporaryFolder folder;
   const std::string source = folder.file("source"), target = folder.file("target");
   const auto fresh = [&] {
@@ -196,12 +196,12 @@ TEST_CASE("a run that is exported and imported again is the same model") {
   CHECK(text_of(imported) == text_of(run));
 
   const Finished difference = tool({"diff", run, imported, "--weights-only"});
-  CHECK(mentions(difference.out, "embedding.word.weight; "));  // of which the padding is zero now
+  CHECK(mentions(difference.out, "embedding.word.weight; "));  // its padding is zero now
   CHECK_FALSE(mentions(difference.out, "layers."));
   const std::string again = folder.file("again"), narrow = folder.file("narrow");
   done({"export", imported, again, "--max-shard-size", "40KB", "--no-comparison"});
   auto first = files_of(exported), second = files_of(again);
-  for (auto* files : {&first, &second}) files->erase("config.json");  // which has the step
+  for (auto* files : {&first, &second}) files->erase("config.json");  // it has the step
   CHECK((first == second));
   done({"export", imported, narrow, "--dtype", "bf16"});
   done({"export", imported, folder.file("wide")});

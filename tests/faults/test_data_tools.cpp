@@ -72,7 +72,7 @@ TEST_CASE("a new vocabulary, from text to generated text", "[vocabulary]") {
   expect(preprocess({"train-tokenizer", "--input", folder.file("absent.jsonl"), "--output", vocabulary}), 3,
          {"absent.jsonl"});
   expect(preprocess({"train-tokenizer", "--help"}), 0, {"--least-count"});
-  // What cannot be written as a whole is not written at all.
+  // A vocabulary that cannot be written as a whole is not written at all.
   fs::remove(vocabulary + "/merges.txt");
   fs::create_directories(vocabulary + "/merges.txt");
   const std::string older = contents_of(vocabulary + "/vocab.json");
@@ -112,7 +112,7 @@ TEST_CASE("export and import are byte-exact, and their mistakes have exit codes"
          {"train-tokenizer", "--shard-bytes", "sample-corpus", "(scripts/download_vocab.sh fetches"});
 }
 
-TEST_CASE("shards that know sentences, to Megatron-LM's files and back; and mistakes") {
+TEST_CASE("preprocess: shards with sentences to Megatron-LM's files and back") {
   const TemporaryFolder folder;
   const std::string set = folder.file("set"), out = folder.file("out"), back = folder.file("back"),
                     again = folder.file("again");
@@ -166,7 +166,7 @@ TEST_CASE("preprocess: memory does not grow with the input", "[fault-124]") {
     REQUIRE(mentions(out.substr(at), " MiB of memory per rank\n"));
     return std::stod(out.substr(at + memory.size()));
   };
-  const double small = mebibytes(60), large = mebibytes(480);  // of 4 and 34 MB
+  const double small = mebibytes(60), large = mebibytes(480);  // for 4 and 34 MB
   CHECK(large < small + 15);
   CHECK(large < 96);
 }
@@ -189,7 +189,7 @@ TEST_CASE("preprocess: another finished set is not replaced unasked") {
   CHECK((contents_of(set + "-00000.h5") != shard));
 }
 
-TEST_CASE("a blend is the same samples on every layout, resumed exactly, and not resumed with other weights") {
+TEST_CASE("blend: same samples on every layout and no resume with other weights") {
   const TemporaryFolder folder;
   expect(preprocess({"sample-corpus", "--output", folder.file("b.jsonl"), "--megabytes", "0.1", "--seed", "9"}), 0);
   expect(preprocess({"--input", folder.file("b.jsonl"), "--output", folder.file("b")}), 0);

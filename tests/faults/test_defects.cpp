@@ -77,7 +77,7 @@ TEST_CASE("all ranks stopped for a while: the run continues", "[fault-31]") {
   CHECK_FALSE(mentions(finished.err, "hang"));
 }
 
-TEST_CASE("a crash ends the job within seconds, says rank and step first, and leaves the stack", "[fault-32]") {
+TEST_CASE("crash: the job ends in seconds with rank and step and leaves the stack", "[fault-32]") {
   struct Way {
     int signal;
     const char* name;

@@ -10,7 +10,7 @@ using nlohmann::json;
 
 namespace {
 
-/// What tokens are drawn with: from the model's own log-probabilities, in order.
+/// Probabilities that tokens are drawn with, from the model's own log-probabilities, in order.
 std::vector<double> probabilities(const std::vector<double>& own, double temperature, std::size_t top_k, double top_p) {
   std::vector<std::size_t> order(own.size());
   std::iota(order.begin(), order.end(), 0);
@@ -58,7 +58,7 @@ ChiSquared chi_squared(const std::vector<double>& wanted, const std::vector<int>
 }  // namespace
 
 TEST_CASE("generation: tokens without text are tokens all the same") {
-  // Of 600 rows of the model's table the tokenizer knows 257.
+  // The tokenizer knows 257 of the 600 rows of the model's table.
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), output = folder.file("texts.jsonl");
   train(kOneRank, run, {"model.vocab_size=600", "train.steps=2", "train.evaluate_every=0", "checkpoint.every_steps=2"});
@@ -82,7 +82,7 @@ TEST_CASE("generation: tokens without text are tokens all the same") {
     CHECK(ascii(line.at("text").get<std::string>()) == ascii(text));
     CHECK(line.at("logprobs").size() == line.at("tokens").size());
   }
-  CHECK(without_text > 60);  // of 200 more than half
+  CHECK(without_text > 60);  // more than half of 200 are expected
   // A single text comes piece by piece.
   with({"--prompt", "Once", "--output", output, "--force"});
   CHECK(ascii(with({"--prompt", "Once"})) ==

@@ -38,7 +38,7 @@ directory = ")" + folder.file("run") + "\"\n");
   struct Case {
     std::vector<std::string> options;
     int code;
-    const char* words;  ///< of the error
+    const char* words;  ///< part of the error
   };
   const Case cases[] = {
       {{"model.layers=65536"}, 0, ""},

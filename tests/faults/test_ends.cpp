@@ -69,7 +69,7 @@ TEST_CASE("train.stop_after: the whole run's schedule, in parts") {
   const auto before = all_files(directory + "/checkpoints");
   CHECK(mentions(until("3").out, "ended after step 3 of 8"));
   CHECK(all_files(directory + "/checkpoints") == before);
-  until("4");  // which an evaluation follows
+  until("4");  // an evaluation follows this step
   CHECK(saved_steps(directory) == std::vector<std::int64_t>{3, 4});
   train(kCube, directory, settings);
   CHECK(numbers(directory) == numbers(straight));

@@ -1,4 +1,4 @@
-// What is wrong with the input, the data, a checkpoint or the disk is said once and ends the job with its exit code.
+// Errors in the input, the data, a checkpoint or the disk are reported once and end the job with their exit code.
 #include "faults/runs.h"
 #include "support/catch.h"
 
@@ -45,8 +45,7 @@ void flip_bit(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("a damaged checkpoint is passed over with a warning, and the run ends as if nothing had happened",
-          "[fault-19]") {
+TEST_CASE("errors: a damaged checkpoint is passed over with a warning", "[fault-19]") {
   struct Damage {
     const char* name;
     void (*apply)(const std::string& folder);
@@ -142,7 +141,7 @@ TEST_CASE("missing and damaged data end with 3", "[fault-9][fault-10]") {
   }
 }
 
-TEST_CASE("checkpoints that cannot be used end with 4, and leave the run as it was", "[fault-8][fault-19]") {
+TEST_CASE("errors: unusable checkpoints end with 4 and the run stays as it was", "[fault-8][fault-19]") {
   const std::string& straight = straight_run(kCube);
   const TemporaryFolder folder;
   const std::string changed = folder.file("changed"), damaged = folder.file("damaged"), lost = folder.file("lost");
@@ -181,7 +180,7 @@ TEST_CASE("another learning rate on resume is accepted, used and logged", "[faul
   CHECK(mentions(lines[3], "\"learning_rate\":0.003"));  // cosine from 0.004 to 0.0001, two steps of six done
 }
 
-TEST_CASE("gradients that stay non-finite end the run with 5, and the checkpoint before stays", "[fault-34]") {
+TEST_CASE("errors: gradients that stay non-finite end the run with 5", "[fault-34]") {
   const std::string& straight = straight_run(kCube);
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
@@ -203,7 +202,7 @@ TEST_CASE("gradients that stay non-finite end the run with 5, and the checkpoint
   CHECK(same_rank_files(directory, straight, 3));
 }
 
-TEST_CASE("a run that diverges among its saves keeps what was good, ends with 5 and says so again", "[fault-77]") {
+TEST_CASE("errors: a run that diverges keeps good checkpoints and ends with 5", "[fault-77]") {
   const std::string& straight = straight_run(kOneRank);
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
@@ -224,8 +223,7 @@ TEST_CASE("a run that diverges among its saves keeps what was good, ends with 5 
   }
 }
 
-TEST_CASE("an overflow storm in fp16 is survived on 8 ranks, and ends with 5 where the loss scale has a floor",
-          "[fault-35]") {
+TEST_CASE("errors: an fp16 overflow storm is survived or ends with 5 at a floor", "[fault-35]") {
   const TemporaryFolder folder;
   const std::string survived = folder.file("survived"), floor = folder.file("floor");
   const Settings fp16 = {"precision.compute=fp16", "train.steps=30", "train.max_skipped_steps=2",

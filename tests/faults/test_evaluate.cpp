@@ -53,7 +53,7 @@ TEST_CASE("megatron_eval: data that is not the task's is refused with its line",
   refused("choices", R"({"context":"a","choices":["b"],"answer":1})", "\"answer\" is 1");
   refused("lambada", std::string(4000, '\x7F') + std::string(4000, '\0'), ":1: ");
   refused("lambada", kTexts + "{\"text\":" + std::string(100000, '['), ":3: ");
-  // Of a line of 10 MB, one that is to be predicted in all, and one that a model's context cuts.
+  // Two lines of 10 MB: one that is to be predicted as a whole, and one that the model's context cuts.
   const std::string megabytes(10 << 20, 'a');
   refused("choices", R"({"context":"a","choices":[")" + megabytes + "\"],\"answer\":0}", "tokens are to be predicted");
   write_file(data, "{\"text\":\"" + megabytes + "\"}\n");
@@ -69,7 +69,7 @@ TEST_CASE("megatron_eval: data that is not the task's is refused with its line",
   CHECK_FALSE(fs::exists(output));
 }
 
-TEST_CASE("megatron_eval: options and layouts that cannot be are refused before anything is read", "[fault-82]") {
+TEST_CASE("megatron_eval: impossible options and layouts are refused at once", "[fault-82]") {
   const TemporaryFolder folder;
   const std::string& run = straight_run(kOneRank);
   const std::string data = folder.file("data");
@@ -93,7 +93,7 @@ TEST_CASE("megatron_eval: options and layouts that cannot be are refused before 
   }
 }
 
-TEST_CASE("megatron_eval: checkpoints and vocabularies that are not whole or not the model's: 4", "[fault-82]") {
+TEST_CASE("megatron_eval: damaged or foreign checkpoints and vocabularies: 4", "[fault-82]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), data = folder.file("data");
   write_file(data, kTexts);
@@ -127,7 +127,7 @@ TEST_CASE("megatron_eval: checkpoints and vocabularies that are not whole or not
   check_refused(run_command(evaluate(words, "lambada", data)), 3, "--vocab-file");
 }
 
-TEST_CASE("megatron_eval: a disk that is full leaves no result and no temporary file: 7", "[fault-45]") {
+TEST_CASE("megatron_eval: a full disk leaves no result and no temporary file: 7", "[fault-45]") {
   const TemporaryFolder folder;
   const std::string disk = folder.file("disk"), data = folder.file("data");
   write_file(data, kTexts);
@@ -154,7 +154,7 @@ TEST_CASE("megatron_eval: a disk that is full leaves no result and no temporary 
   CHECK(files == 1);
 }
 
-TEST_CASE("megatron_eval: without a reader the result is written, and what cannot be printed is 7", "[fault-65]") {
+TEST_CASE("megatron_eval: output that cannot be printed: 7 and the result remains", "[fault-65]") {
   const TemporaryFolder folder;
   const std::string data = folder.file("data"), output = folder.file("result.json");
   write_file(data, kTexts);

@@ -31,7 +31,7 @@ constexpr Layout kFour{.tensor = 1, .pipeline = 1, .data = 4};
 
 }  // namespace
 
-TEST_CASE("experts: any number of expert ranks trains the same model and resumes any other's checkpoint") {
+TEST_CASE("experts: any number of expert ranks trains and resumes the same model") {
   const TemporaryFolder folder;
   const std::string one = folder.file("one"), cube = folder.file("cube"), four = folder.file("four");
   const Settings steps = {"train.steps=6", "checkpoint.every_steps=3", "checkpoint.keep_last=0"};
@@ -68,7 +68,7 @@ TEST_CASE("experts: any number of expert ranks trains the same model and resumes
   expect({checkpoint_program(), "diff", folder.file("merged"), folder.file("merged again")}, 0);
 }
 
-TEST_CASE("experts: a dense part next to them and noise of the router, on any layout and resumed on another") {
+TEST_CASE("experts: dense parts and router noise on any layout and when resumed") {
   const TemporaryFolder folder;
   const std::string one = folder.file("one"), cube = folder.file("cube");
   const Settings part = GENERATE(Settings{"moe.shared_experts=2", "moe.shared_gate=true", "moe.jitter=0.1"},
@@ -87,7 +87,7 @@ TEST_CASE("experts: a dense part next to them and noise of the router, on any la
   check_same_losses(cube, one);
 }
 
-TEST_CASE("experts without drops: the same model on any layout and buffer, resumed bit by bit, memory as predicted") {
+TEST_CASE("experts without drops: same model on any layout with predicted memory") {
   const TemporaryFolder folder;
   const auto settings = [](const Settings& more) {
     Settings all = with({"train.steps=6", "checkpoint.every_steps=3", "checkpoint.keep_last=0", "moe.drop=none"});

@@ -92,11 +92,11 @@ TEST_CASE("a disk that is full: no tool leaves a folder or half a file", "[fault
     INFO(finished.err);
     CHECK(finished.code == 7);
     CHECK(error_lines(finished) == 1);
-    CHECK(std::distance(fs::directory_iterator(place), fs::directory_iterator()) == 1);  // what fills it
+    CHECK(std::distance(fs::directory_iterator(place), fs::directory_iterator()) == 1);  // the file that fills it
   }
 }
 
-TEST_CASE("a disk that fills up: training continues with the old checkpoint, and ends with 7", "[fault-45]") {
+TEST_CASE("full disk: training continues with the old checkpoint and ends with 7", "[fault-45]") {
   const TemporaryFolder folder;
   const SmallDisk disk(folder.file("disk"), "size=12m");
   if (!disk.mounted()) {
@@ -160,7 +160,7 @@ TEST_CASE("a log on a full device costs its lines and nothing else", "[fault-45]
   CHECK(numbers(run, "train").size() == kPlannedSteps);
 }
 
-TEST_CASE("log and metrics that are deleted or moved away while it runs do not disturb it", "[fault-48]") {
+TEST_CASE("filesystem: log and metrics may be deleted or moved during a run", "[fault-48]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   Process process(training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0"}));

@@ -36,7 +36,7 @@ void check_close(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
-TEST_CASE("fine-tuning: a head learns labels on one rank and on eight; stopped runs continue bit for bit") {
+TEST_CASE("fine-tuning: labels are learned on any layout and resumed exactly") {
   const Fixture& from = fixture();
   const bool labels = GENERATE(true, false);
   const Settings settings = labels ? from.classification() : from.multiple_choice();
@@ -143,7 +143,7 @@ TEST_CASE("fine-tuning: scores of the program are the run's, on any layout") {
   done(from.run(labels ? from.classification() : from.multiple_choice(), kOneRank, run));
   const nlohmann::json trained = evaluations(run).back();
   const std::string data = from.file(labels ? "validation.jsonl" : "more.jsonl");
-  for (const int ranks : {1, 2, 4, 8}) {  // of two, each has half of the examples; of eight, every four
+  for (const int ranks : {1, 2, 4, 8}) {  // each of 2 ranks, or 4 of 8 together, has half of the examples
     CAPTURE(ranks);
     const std::string output = folder.file("result.json");
     Command command = {MEGATRON_EVAL, run, "--task", task, "--data", data, "--output", output, "--force"};
@@ -169,7 +169,7 @@ TEST_CASE("fine-tuning: scores of the program are the run's, on any layout") {
                   {"has no head of a task"});
 }
 
-TEST_CASE("fine-tuning: a decoder learns answers, on any layout, and continues after a stop bit for bit") {
+TEST_CASE("fine-tuning: answers are learned on any layout and resumed exactly") {
   const TemporaryFolder folder;
   std::string lines,
       chat = R"({"messages": [{"role": "user", "content": "b"}, {"role": "assistant", "content": "bbb"}]})";

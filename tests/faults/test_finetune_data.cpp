@@ -1,4 +1,4 @@
-// What fine-tuning reads: files of every form, the tokenizer, and the programs' options; what is refused, by name.
+// Tests of the input of fine-tuning: files of every form, the tokenizer, the programs' options, refusals by name.
 #include "faults/checks.h"
 #include "faults/finetune.h"
 #include "support/catch.h"
@@ -77,7 +77,7 @@ TEST_CASE("fine-tuning: --fresh takes the tokenizer of the new start") {
   done(from.run(from.classification({"train.stop_after=1"}), layout, run));
   Command again =
       from.run(from.classification({"train.stop_after=1", "checkpoint.initialize_from=" + other}), layout, run);
-  CHECK(mentions(done(again).out, "ended after step 1"));  // of the old run, whose vocabulary it keeps
+  CHECK(mentions(done(again).out, "ended after step 1"));  // the old run, whose vocabulary it keeps
   again.push_back("--fresh");
   CHECK(mentions(done(again).out, "weights from " + other));
   CHECK(std::filesystem::exists(run + "_2/checkpoints/step_00000001"));
@@ -119,7 +119,7 @@ TEST_CASE("fine-tuning: --verify, --dry-run and --print-samples of a task") {
   CHECK(mentions(sample, "[CLS]"));
 }
 
-TEST_CASE("fine-tuning: broken files and keys that do not fit are refused by name, and nothing is written") {
+TEST_CASE("fine-tuning: broken files and unfit keys are refused by name") {
   const Fixture& from = fixture();
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), bad = folder.file("bad.jsonl");

@@ -57,7 +57,7 @@ TEST_CASE("generation: a file of prompts makes the same texts on every layout") 
   CHECK(folder.files() == std::vector<std::string>{"prompts.txt", "texts.jsonl"});
 }
 
-TEST_CASE("generation: greedy texts with guessed tokens, and beams, are the same on every layout") {
+TEST_CASE("generation: greedy texts with guesses and beams match on every layout") {
   const std::vector<std::string> prompt = {"--prompt", "Once upon"};
   const auto text = [&](std::vector<std::string> options, int ranks) {
     options.insert(options.end(), prompt.begin(), prompt.end());
@@ -97,7 +97,7 @@ TEST_CASE("generation: scores of prompts, likeliest tokens, logits") {
   }
 }
 
-TEST_CASE("generation: a plan says what each rank takes, and too much is refused before it is taken") {
+TEST_CASE("generation: a plan says each rank's memory and too much is refused") {
   const Finished plan =
       done(generate({"--prompt", "Once", "--dry-run", "--ranks", "8", "--tensor", "2", "--pipeline", "2"}));
   CHECK(mentions(plan.out, "8 ranks: tensor 2 × pipeline 2 × data 2"));
@@ -179,7 +179,7 @@ TEST_CASE("generation: options that exclude each other, or are out of range") {
                   {"beams of 20 new tokens do not fit into the model's context of 16"});
 }
 
-TEST_CASE("generation: files of prompts that are damaged, foreign, empty or huge: 3, with the line", "[fault-83]") {
+TEST_CASE("generation: damaged or foreign or empty or huge prompt files: 3", "[fault-83]") {
   const TemporaryFolder folder;
   const std::string path = folder.file("prompts.txt"), output = folder.file("out.jsonl");
   const auto with = [&](const std::string& contents, std::vector<std::string> more = {}) {
@@ -205,7 +205,7 @@ TEST_CASE("generation: files of prompts that are damaged, foreign, empty or huge
   require_refused(run_command(launched(2, generate({"--prompts", path}))), 3, {"prompts.txt"});
 }
 
-TEST_CASE("generation: a vocabulary that is damaged, absent or of another model: 4", "[fault-83]") {
+TEST_CASE("generation: a damaged or absent or foreign vocabulary: 4", "[fault-83]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), prefix = folder.file("data/small"), damaged = folder.file("vocab.json"),
                     others = folder.file("merges.txt");
@@ -256,7 +256,7 @@ TEST_CASE("generation: a reader that goes away ends it with 7", "[fault-83]") {
   CHECK(last_line(finished.err).starts_with("launch: "));
 }
 
-TEST_CASE("generation: output that cannot be written is 7, at the start where it can be told", "[fault-83]") {
+TEST_CASE("generation: output that cannot be written is 7 and early if possible", "[fault-83]") {
   const TemporaryFolder folder;
   write_file(folder.file("old.jsonl"), "old");
   const auto to = [&](const std::string& path, const std::string& option = "--output") {

@@ -122,7 +122,7 @@ TEST_CASE("hosts: a host that is gone is named in one line", "[fault-32]") {
   const std::vector<pid_t> daemons = run.programs("orted");
   REQUIRE(daemons.size() == 1);  // node1 has mpirun
   ::kill(daemons[0], SIGKILL);
-  for (const char* rank : {"2", "3"}) {  // those that the daemon's end has left
+  for (const char* rank : {"2", "3"}) {  // processes that the daemon's end has left
     for (const pid_t left : run.programs("megatron_train", rank)) ::kill(left, SIGKILL);
   }
   const Finished finished = run.wait();

@@ -68,7 +68,7 @@ int exit_code(pid_t child) {
 
 }  // namespace
 
-TEST_CASE("generation: prompts typed on a terminal are edited, and the terminal is given back", "[fault-83]") {
+TEST_CASE("generation: prompts are edited on a terminal and its state is restored", "[fault-83]") {
   PseudoTerminal terminal;
   const tcflag_t modes = terminal.modes();
   const pid_t child = start_at(terminal, generate({"--interactive", "--max-new-tokens", "4", "--greedy"}), "xterm");

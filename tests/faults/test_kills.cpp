@@ -6,7 +6,7 @@
 #include "faults/endless_runs.h"
 #include "support/catch.h"
 
-TEST_CASE("the death of one rank ends the job within seconds, and it can be resumed", "[fault-32]") {
+TEST_CASE("kills: the death of one rank ends the job in seconds and it resumes", "[fault-32]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   Process process(endless(directory, "5"));
@@ -56,7 +56,7 @@ TEST_CASE("kill -9 of the launcher: its ranks end, and the next start resumes", 
   require_resumable(directory);
 }
 
-TEST_CASE("kill -9 of one or all ranks at any moment of a save leaves a resumable run", "[fault-18][fault-26]") {
+TEST_CASE("kills: kill -9 of one or all ranks in a save leaves a resumable run", "[fault-18][fault-26]") {
   const char* const async = GENERATE("false", "true");
   CAPTURE(async);
   const TemporaryFolder folder;

@@ -25,7 +25,7 @@ void require_no_mpi_paragraphs(const Finished& finished) {
 
 }  // namespace
 
-TEST_CASE("launch script: an error of the program, then one line with the exit code") {
+TEST_CASE("launch script: a program's error and then one line with the exit code") {
   const TemporaryFolder folder;
   const Finished finished = run_command(training(kTwo, folder.file("run"), {"data.train=" + folder.file("nothing")}));
   INFO(finished.out << finished.err);
@@ -102,7 +102,7 @@ TEST_CASE("launch script: the end of a job under Open MPI 5 is one line") {
   CHECK(said(killed, 137) == own + "launch: rank 1 on node1 was ended by SIGKILL (exit code 137)\n");
 }
 
-TEST_CASE("launch script: a killed rank is named with its host, signal and the saved step") {
+TEST_CASE("launch script: a killed rank is named with host and signal and step") {
   const std::string script =
       "((OMPI_COMM_WORLD_RANK == 1)) || exec sleep 60; echo step 200 is saved > "
       "$MEGATRON_SAVED_FILE; kill -KILL $$";
@@ -199,7 +199,7 @@ TEST_CASE("launch script: no launcher and no program say what to do") {
   CHECK(mentions(program.err, "launch: ./no_such_program: no such program; build it first: make"));
 }
 
-TEST_CASE("a stop in a long step is acknowledged at once, by the name of what was done") {
+TEST_CASE("launch script: a stop in a long step is acknowledged at once by name") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   // Some twenty seconds on an idle machine.

@@ -62,7 +62,7 @@ TEST_CASE("resident memory is what was predicted, and 40 to 80 MiB of program") 
   }
 }
 
-TEST_CASE("a run that the node's memory is too small for is refused before anything is allocated") {
+TEST_CASE("memory: a run too large for the node is refused before it allocates") {
   const TemporaryFolder folder;
   const Finished run =
       run_command(training({.tensor = 2}, folder.file("run"), {"model.hidden_size=65536", "model.layers=96"}), 60);

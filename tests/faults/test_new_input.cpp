@@ -104,7 +104,7 @@ TEST_CASE("new input file: each family, on several ranks") {
         "family = \"" + family + "\"\nvocab_size = 622\ndevice = \"cpu\"\n");
 }
 
-TEST_CASE("new input file: data of the wrong kind is refused as training refuses it") {
+TEST_CASE("new input file: data of the wrong kind is refused as in training") {
   const Workplace place;
   const Finished made = answered(place, "bert\n\n\n\n\n\ndata/corpus\ndata/later\n" + kDefaults);
   INFO(made.err);
@@ -129,7 +129,7 @@ TEST_CASE("new input file: wherever the answers end, exit code 2 and no file") {
   }
 }
 
-TEST_CASE("new input file: answers without an end of a line are the end of the answers") {
+TEST_CASE("new input file: an endless line ends the answers") {
   const Workplace place;
   const Finished ended =
       run_command({"bash", "-c", "exec " + train_program() + " --new " + place.file("new.toml") + " < /dev/zero"}, 60);
@@ -138,7 +138,7 @@ TEST_CASE("new input file: answers without an end of a line are the end of the a
   CHECK(place.files().empty());
 }
 
-TEST_CASE("new input file: a file that exists is refused before the first question") {
+TEST_CASE("new input file: an existing file is refused before the first question") {
   const Workplace place;
   write_file(place.file("new.toml"), "mine\n");
   const Finished refused = answered(place, kDefaults);
@@ -178,7 +178,7 @@ TEST_CASE("new input file: on GPUs the defaults are the planner's best layout") 
   CHECK(mentions(layout, "distributed = true"));
 }
 
-TEST_CASE("new input file: on a terminal lines are edited, and Ctrl-C leaves it as it was") {
+TEST_CASE("new input file: lines are edited and Ctrl-C restores the terminal") {
   const Workplace place;
   PseudoTerminal terminal;
   const tcflag_t modes = terminal.modes();
@@ -198,7 +198,7 @@ TEST_CASE("new input file: on a terminal lines are edited, and Ctrl-C leaves it 
   CHECK(place.files().empty());
 }
 
-TEST_CASE("new input file: a signal while it waits for a pipe ends it with nothing written") {
+TEST_CASE("new input file: a signal while it waits for a pipe writes nothing") {
   const Workplace place;
   const Finished ended = run_command(
       {"bash", "-c",

@@ -49,7 +49,7 @@ std::vector<std::vector<std::string>> rows_of(const std::string& table) {
 
 }  // namespace
 
-TEST_CASE("megatron_plan: ten layouts, the fastest first; the table and the JSON agree") {
+TEST_CASE("megatron_plan: ten layouts with the fastest first as table and JSON") {
   const Workplace place;
   const Finished found =
       place.plan({"--hardware", "a100-sxm", "--ranks", "64", "--output", "all.json", "--write", "best.toml"});
@@ -102,7 +102,7 @@ TEST_CASE("megatron_plan: ten layouts, the fastest first; the table and the JSON
   CHECK(one.at("layouts")[0] == layouts[0]);
 }
 
-TEST_CASE("megatron_plan: --explain says where the time of the file's own layout goes") {
+TEST_CASE("megatron_plan: --explain says where the time of the file's layout goes") {
   const Workplace place;
   const Finished one = place.plan({"--hardware", "h100-sxm", "--ranks", "16", "--explain", "--set", "parallel.tensor=4",
                                    "--set", "parallel.pipeline=2"});
@@ -116,7 +116,7 @@ TEST_CASE("megatron_plan: --explain says where the time of the file's own layout
   CHECK_FALSE(std::filesystem::exists(place.file("x.toml")));
 }
 
-TEST_CASE("megatron_plan: --trace writes the predicted step, with an arrow for every message between stages") {
+TEST_CASE("megatron_plan: --trace writes the predicted step with its messages") {
   const Workplace place;
   struct Case {
     std::string schedule;
@@ -154,7 +154,7 @@ TEST_CASE("megatron_plan: --trace writes the predicted step, with an arrow for e
   }
 }
 
-TEST_CASE("megatron_plan: mistakes have one error each, with the documented exit code", "[fault-91]") {
+TEST_CASE("megatron_plan: each mistake has one error and the documented exit code", "[fault-91]") {
   const Workplace place;
   struct Row {
     std::vector<std::string> options;
@@ -215,7 +215,7 @@ TEST_CASE("megatron_plan: mistakes have one error each, with the documented exit
   CHECK(json::parse(contents_of(place.file("all.json"))).at("ranks") == 8);
 }
 
-TEST_CASE("megatron_bench --hardware: a file that megatron_plan reads, and never replaces another unasked") {
+TEST_CASE("megatron_bench --hardware: megatron_plan reads its file") {
   const Workplace place;
   const std::vector<std::string> measure = {MEGATRON_BENCH, "--hardware", "here.toml", "--quick", "--device", "cpu"};
   const auto bench = [&](std::vector<std::string> more) {
@@ -254,8 +254,8 @@ TEST_CASE("megatron_bench --hardware: a file that megatron_plan reads, and never
       {"no/here.toml"});
 }
 
-TEST_CASE("megatron_plan: a trillion parameters on 3072 ranks are searched in seconds") {
-  const auto seconds_of_cores = [] {  // of all programs that have been waited for
+TEST_CASE("megatron_plan: a trillion parameters on 3072 ranks take seconds") {
+  const auto seconds_of_cores = [] {  // used by all programs that have been waited for
     struct rusage used {};
     ::getrusage(RUSAGE_CHILDREN, &used);
     return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);

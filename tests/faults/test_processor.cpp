@@ -43,7 +43,7 @@ void require_refusal(const Finished& finished) {
 
 }  // namespace
 
-TEST_CASE("a program on the wrong CPU says what is missing before any of its own code runs") {
+TEST_CASE("processor: a wrong CPU is refused before the program's code runs") {
   require_refusal(run_command({MEGATRON_NEVER_STARTS}, 10));
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("the same under the launcher: its exit code, and one message") {
   CHECK(finished.err.find("this one lacks") == finished.err.rfind("this one lacks"));
 }
 
-TEST_CASE("all the instructions that this CPU has according to the kernel are found") {
+TEST_CASE("processor: finds all instructions that the kernel lists for this CPU") {
   const Finished finished = run_command({MEGATRON_ALL_STARTS}, 10);
   INFO(finished.err);
   CHECK(finished.code == 2);

@@ -128,7 +128,7 @@ TEST_CASE("text: the end-of-document token comes first unless switched off") {
   CHECK(from("", "").size() > 1);
 }
 
-TEST_CASE("variants of the model train with fewer groups than ranks, resume on other layouts, and write text") {
+TEST_CASE("programs: variants with fewer groups than ranks train and resume") {
   const Settings variants[] = {
       {"model.position_embedding=rope", "model.normalization=rmsnorm", "model.activation=swiglu", "model.bias=false",
        "model.tie_embeddings=false", "model.query_groups=2"},
@@ -176,7 +176,7 @@ TEST_CASE("text is the same from one rank's checkpoint of the same weights") {
   CHECK(ask(generate(directory, {"--seed", "3"})).out == sampled);
 }
 
-TEST_CASE("options together train one rank's model in a whole run, and its checkpoint writes one rank's text") {
+TEST_CASE("programs: options together train and write what one rank does") {
   struct Options {
     Layout layout;
     Settings settings;

@@ -17,7 +17,7 @@ std::vector<std::string> without_evaluation_of(std::vector<std::string> lines, i
 
 }  // namespace
 
-TEST_CASE("a run on eight ranks leaves what is documented, and is complete the second time") {
+TEST_CASE("runs: eight ranks leave the documented files and a rerun is complete") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   const Settings settings = {"checkpoint.every_steps=3"};
@@ -116,7 +116,7 @@ TEST_CASE("a run resumes on another layout with the same losses") {
   }
 }
 
-TEST_CASE("Megatron's order: the same on two layouts, kept by resuming, and never changed in silence") {
+TEST_CASE("Megatron's order: same on two layouts and kept by resuming") {
   const TemporaryFolder folder;
   const Settings order = {"data.order=megatron", "data.order_samples=64", "checkpoint.every_steps=2"};
   const auto with = [&](const Settings& more) {
@@ -223,7 +223,7 @@ TEST_CASE("a batch that grows, over some passes of the data, broken in the middl
   CHECK(same_rank_files(broken, straight, steps));
 }
 
-TEST_CASE("sequences that grow: what is counted, and a loss that is the mean of what there is") {
+TEST_CASE("growing sequences: tokens are counted and losses are their mean") {
   const TemporaryFolder folder;
   // 4 4 8 8 8 12 12 16 16 ... tokens, batches of 8.
   const Settings settings = {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=8, multiple=4}",
@@ -282,7 +282,7 @@ TEST_CASE("checkpoint.load continues another run, optimizer included") {
   CHECK(same_rank_files(directory, straight, kPlannedSteps));
 }
 
-TEST_CASE("checkpoint.initialize_from takes weights only, and counts no more once the run has its own checkpoint") {
+TEST_CASE("checkpoint.initialize_from: weights only and not after a first save") {
   const std::string& straight = straight_run(kOneRank);
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");

@@ -92,8 +92,7 @@ TEST_CASE("input files that are none, on all ranks", "[fault-52]") {
   }
 }
 
-TEST_CASE("an input file that is a pipe: read on one rank, refused on several, and no reason to outlive SIGTERM",
-          "[fault-81]") {
+TEST_CASE("input file: a pipe is read on one rank and refused on several", "[fault-81]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), pipe = folder.file("pipe");
   const Finished substituted = run_command(
@@ -129,8 +128,7 @@ TEST_CASE("ranks with different builds are refused, with both", "[fault-41]") {
   CHECK(same.code == 0);
 }
 
-TEST_CASE("two jobs on one directory: the second is refused by the first's name; a dead job locks nothing",
-          "[fault-33]") {
+TEST_CASE("two jobs on one directory: the second is refused by the first's name", "[fault-33]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   const auto job = [&](const std::string& steps) {
@@ -175,7 +173,7 @@ TEST_CASE("a file system without locks costs a warning", "[fault-33]") {
   CHECK(mentions(finished.err, "cannot be locked"));
 }
 
-TEST_CASE("checkpoints that cannot be looked at are an error, not a reason to begin anew over them", "[fault-20]") {
+TEST_CASE("starts: checkpoints that cannot be read are an error and stay", "[fault-20]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   train(kOneRank, run, {"checkpoint.every_steps=2", "train.steps=4"});
@@ -187,7 +185,7 @@ TEST_CASE("checkpoints that cannot be looked at are an error, not a reason to be
   CHECK(all_files(run) == before);
 }
 
-TEST_CASE("a run directory on each node's own disk is refused before the first step", "[fault-78]") {
+TEST_CASE("starts: a run directory on each node's own disk is refused at once", "[fault-78]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   fs::create_directory(run);
@@ -228,7 +226,7 @@ TEST_CASE("a run directory on each node's own disk is refused before the first s
   CHECK(all_files(run).empty());
 }
 
-TEST_CASE("a checkpoints folder that cannot be written is refused before the first step", "[fault-46]") {
+TEST_CASE("starts: a checkpoints folder that cannot be written is refused at once", "[fault-46]") {
   const TemporaryFolder folder;
   const std::string file = folder.file("file"), fixed = folder.file("fixed");
   fs::create_directory(file);

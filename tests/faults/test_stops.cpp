@@ -72,7 +72,7 @@ TEST_CASE("a stop signal saves at the next step and leaves with 75", "[fault-27]
   }
 }
 
-TEST_CASE("a stop signal at any moment, from the start of main on: one checkpoint and 75", "[fault-27]") {
+TEST_CASE("stop signals: one at any moment of main gives one checkpoint and 75", "[fault-27]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   std::mt19937 random = seeded();
@@ -212,7 +212,7 @@ TEST_CASE("time limits save and stop, and say which limit it was", "[fault-30]")
   }
 }
 
-TEST_CASE("a file STOP in the run directory stops the run, and keeps it stopped until it is removed", "[fault-30]") {
+TEST_CASE("file STOP: stops the run and keeps it stopped until it is removed", "[fault-30]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run"), file = directory + "/STOP";
   Process process(endless(directory, "0"));
@@ -234,7 +234,7 @@ TEST_CASE("a file STOP in the run directory stops the run, and keeps it stopped 
   require_resumable(directory);
 }
 
-TEST_CASE("a stop in an evaluation is not delayed by it, and the evaluation is done by the next start", "[fault-27]") {
+TEST_CASE("stop in an evaluation: takes effect at once and a restart evaluates", "[fault-27]") {
   const TemporaryFolder folder;
   const std::string straight = folder.file("straight"), stopped = folder.file("stopped");
   // About a second of evaluation on one rank.

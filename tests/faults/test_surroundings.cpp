@@ -1,4 +1,4 @@
-// What surrounds a job and differs from machine to machine: locales, clocks, limits, shared memory, closed streams.
+// Surroundings of a job that differ from machine to machine: locales, clocks, limits, shared memory, closed streams.
 #include <unistd.h>
 
 #include <sstream>

@@ -71,7 +71,7 @@ std::vector<double> losses_of(const std::string& directory) {
 
 }  // namespace
 
-TEST_CASE("T5: one rank and eight train the same model; stopped runs continue bit for bit, on other layouts too") {
+TEST_CASE("T5: every layout trains the same model and resumes exactly") {
   const TemporaryFolder folder;
   const std::string one = folder.file("one"), cube = folder.file("cube"), stopped = folder.file("stopped");
   const Settings shared = {"parallel.sequence_parallel=true", "parallel.schedule=zero_bubble",
@@ -97,7 +97,7 @@ TEST_CASE("T5: one rank and eight train the same model; stopped runs continue bi
   check_same_losses(elsewhere, one);
 }
 
-TEST_CASE("T5: --verify compares every gradient, tied tables and cross-attention among them") {
+TEST_CASE("T5: --verify compares every gradient including tied tables") {
   const TemporaryFolder folder;
   Command verify = t5({.tensor = 2, .pipeline = 2, .data = 1}, folder.file("run"));
   verify.emplace_back("--verify");

@@ -33,7 +33,7 @@ std::string stories(const TemporaryFolder& folder, const std::string& name, cons
 
 }  // namespace
 
-TEST_CASE("the tools do their work, and end with the same codes, where standard error takes nothing", "[fault-65]") {
+TEST_CASE("tools: they work with the same exit codes without a standard error", "[fault-65]") {
   const TemporaryFolder folder;
   const std::string text = stories(folder, "text.jsonl", "1"), set = folder.file("set");
   const std::string model = folder.file("model"), target = folder.file("target");
@@ -46,7 +46,7 @@ TEST_CASE("the tools do their work, and end with the same codes, where standard 
   const std::string shard = contents_of(set + "-00000.h5");
   for (const char* stream : {"2>&-", "2>/dev/full", "2> >(true)"}) {
     CAPTURE(stream);
-    CHECK(in_shell(make, stream).code == 0);  // which would say that the set exists already
+    CHECK(in_shell(make, stream).code == 0);  // it would say that the set exists already
     CHECK((contents_of(set + "-00000.h5") == shard));
     CHECK(in_shell(preprocess({"--input", folder.file("absent.jsonl"), "--output", set}), stream).code == 3);
     CHECK(in_shell({checkpoint_program(), "import", model, target, "--no-comparison"}, stream).code == 0);
@@ -55,7 +55,7 @@ TEST_CASE("the tools do their work, and end with the same codes, where standard 
   }
 }
 
-TEST_CASE("ranks that see other files under the same names are found out before anything is written", "[fault-69]") {
+TEST_CASE("tools: ranks that see other files are found before anything is written", "[fault-69]") {
   const TemporaryFolder folder;
   const std::string text = contents_of(stories(folder, "text.jsonl", "1"));
   const std::string shard = folder.file("set-00000.h5"), there = folder.file("node1/text/a.jsonl");
@@ -129,8 +129,7 @@ TEST_CASE("named pipes as inputs of the tools are refused, and not waited for", 
   refused({checkpoint_program(), "import", folder.file("model"), folder.file("out")}, 4);
 }
 
-TEST_CASE("names that the tools cannot work with are refused with what is wrong, and nothing is changed",
-          "[fault-46]") {
+TEST_CASE("tools: unusable names are refused with the reason and nothing changes", "[fault-46]") {
   const TemporaryFolder folder;
   const std::string text = stories(folder, "text.jsonl", "1"), run = straight_run(kOneRank);
   const std::string model = folder.file("model"), long_name = folder.file(std::string(250, 'y'));

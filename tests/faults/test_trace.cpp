@@ -14,7 +14,7 @@ CheckedTrace trace_of(const std::string& run) {
 
 }  // namespace
 
-TEST_CASE("trace: every rank of a pipeline with its micro-batches, and the same numbers as without") {
+TEST_CASE("trace: all ranks of a pipeline and the same numbers as without it") {
   const TemporaryFolder folder;
   const Layout layout{1, 2, 2};
   const std::string run = folder.file("run"), plain = folder.file("plain");

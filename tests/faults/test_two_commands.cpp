@@ -107,7 +107,7 @@ void copy_older(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("two commands that write one set of shards: it is whole, and of one of them", "[fault-67]") {
+TEST_CASE("two commands: a set of shards that both write is whole", "[fault-67]") {
   const Sources& from = sources();
   const auto text = [&](const std::string& set) {
     return preprocess({"--input", set + ".jsonl", "--output", "new", "--shard-bytes", "9000", "--overwrite"});
@@ -122,7 +122,7 @@ TEST_CASE("two commands that write one set of shards: it is whole, and of one of
   compete(4, preprocess({"export", from.a, "out"}), preprocess({"export", from.b, "out"}));
 }
 
-TEST_CASE("two commands that make one checkpoint or model: it is whole, and of one of them", "[fault-67]") {
+TEST_CASE("two commands: a checkpoint or model that both make is whole", "[fault-67]") {
   const std::string run = straight_run(kOneRank), early = checkpoint(run, 1);
   compete(3, checkpoint_tool({"merge", run, "out"}), checkpoint_tool({"merge", early, "out/"}));
   compete(3, checkpoint_tool({"reshape", run, "out", "--tensor", "2", "--pipeline", "2"}),

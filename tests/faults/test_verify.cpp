@@ -49,7 +49,7 @@ TEST_CASE("--verify leaves a finished run as it is") {
   CHECK(all_files(folder.file("run")) == before);
 }
 
-TEST_CASE("--verify says when there is nothing to compare, and refuses what does not fit") {
+TEST_CASE("--verify: says if there is nothing to compare and refuses misfits") {
   const TemporaryFolder folder;
   Finished finished = verify(kOneRank, folder.file("run"), {"train.micro_batch_size=1"});
   CHECK(finished.code == 0);
@@ -63,7 +63,7 @@ TEST_CASE("--verify says when there is nothing to compare, and refuses what does
   CHECK(mentions(finished.err, "--verify runs the layout"));
 }
 
-TEST_CASE("--verify fails with 5 on a network that damages gradients, and names one of them") {
+TEST_CASE("--verify: a network that damages gradients fails with 5 and a name") {
   const TemporaryFolder folder;
   const Layout layout{.data = 2};
   const Command command = training(layout, folder.file("run"));
@@ -83,7 +83,7 @@ TEST_CASE("--verify fails with 5 on a network that damages gradients, and names 
   CHECK_FALSE(std::filesystem::exists(folder.file("run")));
 }
 
-TEST_CASE("--verify fails with 5 where a precision's own settings cannot train, and says which precision") {
+TEST_CASE("--verify: a precision that cannot train fails with 5 and its name") {
   const TemporaryFolder folder;
   // A constant scale at which every gradient is beyond fp16.
   const Finished finished =

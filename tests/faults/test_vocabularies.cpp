@@ -92,7 +92,7 @@ TEST_CASE("another vocabulary is noticed when training, resuming and evaluating"
   write_file(world.run + "/tokenizer/vocab.json", "{");
   expect(world.run_training(world.run, {"train.steps=3"}), 0);
   CHECK((contents_of(world.run + "/tokenizer/vocab.json") == contents_of(small_vocabulary("vocab.json"))));
-  // Of several next to the shards the right one is taken.
+  // The right one of several next to the shards is taken.
   write_file(world.right + ".tokenizer.json", "{");
   expect(world.run_training(world.folder.file("stray"), {}), 0);
   CHECK((contents_of(world.folder.file("stray/tokenizer/merges.txt")) == contents_of(small_vocabulary("merges.txt"))));
@@ -114,7 +114,7 @@ TEST_CASE("another vocabulary is noticed when training, resuming and evaluating"
   expect(world.run_training(world.folder.file("mixed"), {}), 3, {"right.merges.txt", "another vocabulary"});
 }
 
-TEST_CASE("a WordPiece vocabulary, from text to generated text; and what is refused of it") {
+TEST_CASE("vocabularies: WordPiece from text to generated text and its refusals") {
   const TemporaryFolder folder;
   const std::string vocabulary = source_folder() + "/tests/golden/tokenizer_kinds/bert_uncased.txt";
   const std::string prefix = folder.file("data/bert"), run = folder.file("run"), spoilt = folder.file("spoilt.txt");

@@ -1,4 +1,4 @@
-// What people watch a run by: TensorBoard's events, --watch, history.jsonl and report.html.
+// Ways to watch a run: TensorBoard's events, --watch, history.jsonl and report.html.
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -26,7 +26,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("watching: a run leaves events, a history and a report, and a resume adds to them") {
+TEST_CASE("watching: a run leaves events and history and report and resumes add") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   train({1, 2, 1}, run, {"train.stop_after=4", "checkpoint.every_steps=2"});
@@ -88,7 +88,7 @@ TEST_CASE("watching: two reports of one run at a time are both written") {
   CHECK(mentions(contents_of(run + "/report.html"), "2 runs compared"));
 }
 
-TEST_CASE("watching: folders without a run, and options that do not go together, are 2") {
+TEST_CASE("watching: folders without a run and conflicting options are 2") {
   const TemporaryFolder folder;
   const std::string nowhere = folder.file("nowhere");
   for (const char* option : {"--watch", "--report", "--tensorboard"}) {
@@ -103,7 +103,7 @@ TEST_CASE("watching: folders without a run, and options that do not go together,
   CHECK_FALSE(fs::exists(nowhere));
 }
 
-TEST_CASE("watching: where no terminal is, --watch prints once how a run is doing, damaged or not") {
+TEST_CASE("watching: without a terminal --watch prints a run's state once") {
   const Finished whole = expect({train_program(), "--watch", straight_run(kOneRank)}, 0,
                                 {"100 %   Complete, step 8 of 8", "loss", "validation after step 8"});
   CHECK_FALSE(mentions(whole.out, "\x1b"));
@@ -114,7 +114,7 @@ TEST_CASE("watching: where no terminal is, --watch prints once how a run is doin
   expect({train_program(), "--watch", run}, 0, {"At step 3", "loss 1.5000"});
 }
 
-TEST_CASE("watching: on a terminal, --watch follows a run to its end, or to Ctrl-C") {
+TEST_CASE("watching: on a terminal --watch follows a run to its end or Ctrl-C") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   Process training_run(training(kOneRank, run, {"train.steps=100000", "checkpoint.every_steps=\"never\""}));

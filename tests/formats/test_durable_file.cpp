@@ -110,8 +110,7 @@ TEST_CASE("publication: one that fails half-way leaves what was there", "[durabl
         });
 }
 
-TEST_CASE("publication: what a killed one has left is written over by none, and goes away with the next complete one",
-          "[durable][fault]") {
+TEST_CASE("publication: leftovers of killed ones stay until the next complete one", "[durable][fault]") {
   const OlderFiles older;
   const std::vector<std::string> left{older.a + ".replaced", older.a + ".replaced2", older.folder.file("d.replaced")};
   for (const std::string& name : left) write_file(name, "left as " + name);
@@ -141,8 +140,7 @@ TEST_CASE("publication: what a killed one has left is written over by none, and 
   CHECK(contents_of(older.a) == "new " + older.a);
 }
 
-TEST_CASE("output: it replaces a file only by force, an input never, and follows no link",
-          "[durable][fault][fault-91]") {
+TEST_CASE("output: replaces a file only by force and never an input or via a link", "[durable][fault][fault-91]") {
   const ShardFolder folder;
   const std::string path = folder.file("new"), link = folder.file("link"), input = folder.file("input");
   write_file(input, "input");
@@ -201,7 +199,7 @@ TEST_CASE("replacing a file: a link is replaced and not followed", "[durable][fa
   CHECK_FALSE(std::filesystem::is_symlink(folder.file("link")));
 }
 
-TEST_CASE("temporary files of killed processes go away by their exact names, and no others", "[durable][fault]") {
+TEST_CASE("temporary files: those of killed processes go away and no others", "[durable][fault]") {
   const ShardFolder folder;
   const Names others{"b.0123abcd.tmp", "x", "x.0123ABCD.tmp", "x.0123abcd.tmp2", "x.1.tmp", "x.tmp", "xy.0123abcd.tmp"};
   for (const std::string& name : others) write_file(folder.file(name), "a user's");
@@ -240,7 +238,7 @@ TEST_CASE("publication: what cannot be put back is said, with the name it has", 
   CHECK(contents_of(older.a + ".replaced") == "older a");
 }
 
-TEST_CASE("indexed files: older ones are what they were if new ones cannot take both names", "[durable][fault]") {
+TEST_CASE("indexed files: old ones stay if new ones cannot take both names", "[durable][fault]") {
   const ShardFolder folder;
   const auto write = [&](bool overwrite) {
     IndexedWriter writer(folder.file("x"), IndexedType::u16);

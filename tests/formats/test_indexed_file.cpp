@@ -68,7 +68,7 @@ struct ChangedFiles {
 
 }  // namespace
 
-TEST_CASE("indexed files: what numpy wrote is read, and written again byte by byte") {
+TEST_CASE("indexed files: files of numpy are read and written with equal bytes") {
   const ShardFolder folder;
   for (const char* name : {"two", "many", "wide", "bytes", "signed", "short", "longs", "older", "older_wide"}) {
     INFO(name);
@@ -117,7 +117,7 @@ TEST_CASE("indexed files: sentences, and documents without tokens, are a decisio
   CHECK(documents_of(job.target) == Documents{{1, 2}, {3}, {4, 5, 6}, {7}});
   job.documents = ImportedDocuments::joined;
   require_error(ErrorKind::data, {"document 1 has no tokens", "--skip-empty"}, [&] { import_indexed(job); });
-  CHECK(documents_of(job.target) == Documents{{1, 2}, {3}, {4, 5, 6}, {7}});  // what was there is there
+  CHECK(documents_of(job.target) == Documents{{1, 2}, {3}, {4, 5, 6}, {7}});  // the old target is unchanged
   job.skip_empty = true;
   CHECK(import_indexed(job).empty == 1);
   CHECK(documents_of(job.target) == Documents{{1, 2, 3}, {4, 5, 6, 7}});
@@ -129,7 +129,7 @@ TEST_CASE("indexed files: sentences, and documents without tokens, are a decisio
   CHECK(import_indexed(empty).documents == 2);
 }
 
-TEST_CASE("indexed files: documents of several sequences come in and go out the same") {
+TEST_CASE("indexed files: documents of several sequences survive a round trip") {
   const ShardFolder folder;
   ImportJob job = job_of(folder, "sentences");
   job.documents = ImportedDocuments::sentences;
@@ -164,7 +164,7 @@ TEST_CASE("indexed files: documents of several sequences come in and go out the 
   });
 }
 
-TEST_CASE("indexed files: ids outside the vocabulary are refused, and nothing is left behind") {
+TEST_CASE("indexed files: ids outside the vocabulary leave nothing behind") {
   const ShardFolder folder;
   ImportJob job = job_of(folder, "wide");
   job.vocabulary = {"ids", 0, 70000, 0};
@@ -174,7 +174,7 @@ TEST_CASE("indexed files: ids outside the vocabulary are refused, and nothing is
   CHECK(folder.files().empty());
 }
 
-TEST_CASE("indexed files: crafted indices are refused before memory is taken for them", "[fault]") {
+TEST_CASE("indexed files: crafted indices are refused before memory is taken", "[fault]") {
   const MemoryLimit limit(std::uint64_t{256} << 20);
   for (const std::uint64_t many : {std::uint64_t{3}, std::uint64_t{1} << 40, std::uint64_t{1} << 61, UINT64_MAX,
                                    UINT64_MAX / 12 + 1, UINT64_MAX / 8 + 1}) {
@@ -193,7 +193,7 @@ TEST_CASE("indexed files: crafted indices are refused before memory is taken for
   }
 }
 
-TEST_CASE("indexed files: a sequence takes four bytes, and no more while documents are looked at", "[fault]") {
+TEST_CASE("indexed files: four bytes per sequence also while documents are read", "[fault]") {
 #ifdef MEGATRON_TEST_SANITIZED
   std::cout << "SKIPPED: four bytes a sequence; a sanitizer ends the program where memory does\n";
 #else
@@ -256,7 +256,7 @@ TEST_CASE("indexed files: what contradicts itself is refused by name", "[fault]"
   }
 }
 
-TEST_CASE("indexed files: a damaged document index is said, and can be done without") {
+TEST_CASE("indexed files: a damaged document index is reported and can be skipped") {
   ChangedFiles files("two");
   files.put<std::int64_t>(74, 1);  // it ends with 1
   write_file(files.folder.file("x.idx"), files.index);

@@ -82,7 +82,7 @@ TEST_CASE("safetensors: numbers near 2^63 are refused in every place", "[safeten
   }
 }
 
-TEST_CASE("safetensors give back what was written, in every type and any number of files", "[safetensors]") {
+TEST_CASE("safetensors: every type and any number of files survive a round trip", "[safetensors]") {
   const auto type = GENERATE(SafetensorsType::f32, SafetensorsType::bf16, SafetensorsType::f16);
   const std::int64_t limit = GENERATE(1, 48, 1000);
   CAPTURE(name_of(type), limit);
@@ -120,7 +120,7 @@ TEST_CASE("an empty tensor and one without dimensions are read", "[safetensors]"
   CHECK(file.tensors().at("one").elements() == 1);
 }
 
-TEST_CASE("crafted safetensors are refused before memory is taken for what they claim", "[safetensors][fault-50]") {
+TEST_CASE("safetensors: crafted files are refused before memory is taken", "[safetensors][fault-50]") {
   refused("", "too short");
   refused("1234567", "too short");
   for (const std::uint64_t length : {std::numeric_limits<std::uint64_t>::max(), std::uint64_t{1} << 63,
@@ -173,7 +173,7 @@ TEST_CASE("numbers of other dtypes are refused when they are asked for", "[safet
                 [&] { file.read(file.tensors().at("a"), 0, number); });
 }
 
-TEST_CASE("an index must say what its files hold, and names nothing outside the folder", "[safetensors][fault-50]") {
+TEST_CASE("safetensors: an index must match its files and stay in the folder", "[safetensors][fault-50]") {
   const TemporaryFolder folder;
   write_safetensors(folder.path(), kTensors, SafetensorsType::f32, 1, fill);
   const std::string index = folder.file("model.safetensors.index.json");

@@ -48,7 +48,7 @@ std::vector<TensorSummary> write_file(const std::string& path, int moments, fuzz
   Hdf5File file = Hdf5File::create(path);
   write_attribute(file, "rank", kRank, choices);
   write_attribute(file, "step", kStep, choices);
-  const std::string_view front = choices.take(8);  // of how the datasets are written
+  const std::string_view front = choices.take(8);  // says how the datasets are written
   const std::string table(choices.rest());
   fuzz::Choices layout(front);
   std::vector<TensorSummary> tensors;

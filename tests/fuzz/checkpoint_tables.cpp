@@ -28,7 +28,7 @@ void read_manifest_text(const std::string& text) {
     const Manifest manifest = parse_manifest(text);
     fuzz::require(manifest.file_bytes() >= 0 && manifest.moments >= 0 && manifest.moments <= 2,
                   "a manifest of nonsense");
-    parse_manifest(manifest_text(manifest));  // what was accepted can be written
+    parse_manifest(manifest_text(manifest));  // an accepted manifest can be written
   });
 }
 

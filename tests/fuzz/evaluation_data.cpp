@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   input.context = kContext;
   input.before = 256;
   input.whole_word = data[0] % 2 == 1;
-  input.encode = [](std::string_view context, std::string_view target) {  // of bytes
+  input.encode = [](std::string_view context, std::string_view target) {  // ids are bytes
     TaskInput::Pair pair;
     pair.context = context.size();
     for (const std::string_view part : {context, target}) {

@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check_list(imported, model);
     HuggingFaceModel again =
         parse_hugging_face_config(hugging_face_config(model, imported.format, "float32"), kTensors);
-    // What export adds under a separate key.
+    // Values that export adds under a separate key.
     again.model.sequence_length = model.sequence_length;
     again.model.decoder_sequence_length = model.decoder_sequence_length;
     again.model.vocab_multiple = model.vocab_multiple;

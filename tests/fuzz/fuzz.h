@@ -1,5 +1,5 @@
-// What the fuzz targets share. A target is one file of this folder: LLVMFuzzerTestOneInput takes any bytes, hands them
-// to one reader, and accepts that it succeeds or throws the Error it promises; whatever else happens is a finding.
+// Common parts of the fuzz targets. A target is one file of this folder: LLVMFuzzerTestOneInput takes any bytes, hands
+// them to one reader, and accepts that it succeeds or throws the Error it promises; whatever else happens is a finding.
 //
 // With -DMEGATRON_FUZZ=ON (Clang) libFuzzer looks for such bytes: scripts/fuzz.sh. In every other build replay.cpp
 // feeds the stored ones, so that what was found once stays fixed.

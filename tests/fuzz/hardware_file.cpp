@@ -7,7 +7,7 @@ using namespace megatron;
 #ifdef MEGATRON_FUZZ_PARTS
 namespace megatron {
 
-// Those of the program are its planner's.
+// The program's list belongs to its planner.
 const std::vector<ShippedHardware>& shipped_hardware() {
   static const std::vector<ShippedHardware> none;
   return none;

@@ -27,7 +27,8 @@ Lines lines_of(const InputFile& file, std::uint64_t block_bytes) {
   return lines;
 }
 
-/// What nlohmann::json makes of a line. Numbers beyond a double, byte order marks and NULs it takes in its own way.
+/// Compares with what nlohmann::json makes of a line. It takes numbers beyond a double, byte order marks and NULs in
+/// its own way.
 void compare_text(const std::string& line) {
   std::string buffer, text, reason;
   bool good = true;

@@ -17,7 +17,7 @@ namespace {
 constexpr int kRank = 3, kStep = 5;
 constexpr std::int64_t kMostNumbers = 1 << 16;
 
-/// What a manifest would say of the tensors in this table.
+/// Summaries that a manifest would have of the tensors in this table.
 std::vector<TensorSummary> tensors_of(const std::string& table) {
   std::vector<TensorSummary> tensors;
   for (const TableEntry& entry : parse_slice_table(table, 0)) {

@@ -1,4 +1,4 @@
-// What a terminal or a pipe sends: keys make lines whose view fits the terminal, and lines are those between line ends.
+// Input from a terminal or a pipe: keys make lines whose view fits the terminal, and lines are those between line ends.
 // The first byte is the columns of the terminal, and the longest line of the pipe.
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What is true of every tokenizer and text, for the fuzz targets that make one.
+// Checks that hold for every tokenizer and text, for the fuzz targets that make one.
 #pragma once
 
 #include <string_view>

@@ -66,7 +66,7 @@ enum class Kind { serve, converse, chat };
 
 const ChatTemplate kChat = {{{"system", "s", ";"}, {"user", "u", ";"}, {"assistant", "a", ";", true}}};
 
-/// What a conversation of this input prints.
+/// Text that a conversation with this input prints.
 std::string said(const std::string& input, Kind kind, const TextOptions& options, const Layout& layout = {},
                  const SearchOptions& search = {}) {
   std::array<int, 2> ends{-1, -1};

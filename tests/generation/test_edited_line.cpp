@@ -112,6 +112,6 @@ TEST_CASE("edited line: a terminal shows what is in front of the cursor") {
   line.home();
   shows(line, 5, "漢字", 0);
   shows(line_of("e\u0301e"), 2, "e\u0301e", 2);
-  // What would move the cursor.
+  // Characters that would move the cursor.
   shows(line_of("a\tb\u0085"), 80, "a b\uFFFD", 4);
 }

@@ -3,7 +3,7 @@
 
 using namespace megatron;
 
-TEST_CASE("a signal raises the flag, off the stack of what it interrupts, until the flag is gone") {
+TEST_CASE("interrupt flag: a signal raises it on another stack while it exists") {
   struct sigaction before {
   }, during{}, after{};
   REQUIRE(::sigaction(SIGUSR1, nullptr, &before) == 0);

@@ -1,4 +1,4 @@
-// What terminals send for keys, whole and in pieces.
+// Tests of the bytes that terminals send for keys, whole and in pieces.
 #include "generation/key_strokes.h"
 #include "support/catch.h"
 

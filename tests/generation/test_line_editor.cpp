@@ -25,7 +25,7 @@ struct Desk {
             },
             longest) {}
 
-  /// What next() makes of these keys, typed once it listens; of none, what it makes of those typed before.
+  /// Result of next() for these keys, typed once it listens; without keys, for those typed before.
   Outcome after(const std::string& keys, std::string& line) {
     if (keys.empty()) return editor.next(line);
     const tcflag_t modes = terminal.modes();
@@ -96,7 +96,7 @@ TEST_CASE("line editor: what is seen") {
   CHECK(desk.terminal.screen() == "> abcxdef\n> 456789abc\n> oops^C");
 }
 
-TEST_CASE("line editor: earlier lines come back, and so does the one that was begun") {
+TEST_CASE("line editor: earlier lines and the one begun come back") {
   Desk desk;
   desk.line("first\r");
   desk.line("second\r");
@@ -106,7 +106,7 @@ TEST_CASE("line editor: earlier lines come back, and so does the one that was be
   CHECK(desk.line("begun\x1b[A\x1b[A\x1b[B\x1b[B\x1b[B more\r") == "begun more");
 }
 
-TEST_CASE("line editor: several lines at once, keys in pieces, and lines typed ahead") {
+TEST_CASE("line editor: several lines at once and keys in pieces and typing ahead") {
   Desk desk;
   CHECK(desk.line("one\rtwo\rthr") == "one");
   CHECK(desk.line("") == "two");
@@ -127,7 +127,7 @@ TEST_CASE("line editor: several lines at once, keys in pieces, and lines typed a
   CHECK(desk.line("d\r") == "ahead");
 }
 
-TEST_CASE("line editor: Ctrl-D, on an empty line or typed ahead, and a terminal that has gone") {
+TEST_CASE("line editor: Ctrl-D on an empty line or ahead and a lost terminal") {
   std::string line;
   Desk empty, ahead;
   CHECK(empty.after("\x04", line) == Outcome::end);
@@ -145,7 +145,7 @@ TEST_CASE("line editor: a line that is too long is left out") {
   CHECK(desk.line("1234\r") == "1234");
 }
 
-TEST_CASE("line editor: a signal that ends the waiting, and one that does not end the program") {
+TEST_CASE("line editor: a signal can end the waiting without ending the program") {
   Desk desk;
   InterruptFlag flag(kCtrlC);
   const tcflag_t modes = desk.terminal.modes();
@@ -156,7 +156,7 @@ TEST_CASE("line editor: a signal that ends the waiting, and one that does not en
     std::thread person([&] {
       if (!desk.terminal.wait_until_raw()) return;
       desk.terminal.type("some");
-      desk.terminal.wait_for("some", before);  // what is not read yet would belong to the next line
+      desk.terminal.wait_for("some", before);  // keys that are not read yet would belong to the next line
       ::kill(own, SIGINT);
     });
     CHECK(desk.editor.next(line) == Outcome::interrupted);
@@ -168,7 +168,7 @@ TEST_CASE("line editor: a signal that ends the waiting, and one that does not en
   CHECK(desk.line("more\r") == "more");
 }
 
-TEST_CASE("line editor: the terminal is given back by every signal that ends the program", "[fault-83]") {
+TEST_CASE("line editor: every signal that ends the program restores the terminal", "[fault-83]") {
   for (const int signal : {SIGTERM, SIGHUP, SIGQUIT, SIGINT, SIGUSR1, SIGABRT, SIGSEGV}) {
     CAPTURE(signal);
     Desk desk;
@@ -186,7 +186,7 @@ TEST_CASE("line editor: the terminal is given back by every signal that ends the
   }
 }
 
-TEST_CASE("line editor: the terminal is given back by a crash, and by a key that ends the program") {
+TEST_CASE("line editor: crashes and keys that end programs restore the terminal") {
   const bool crash = GENERATE(false, true);
   CAPTURE(crash);
   Desk desk;
@@ -211,7 +211,7 @@ TEST_CASE("line editor: the terminal is given back by a crash, and by a key that
   CHECK(desk.terminal.modes() == modes);
 }
 
-TEST_CASE("line editor: Ctrl-Z gives the terminal back until the program continues") {
+TEST_CASE("line editor: Ctrl-Z restores the terminal until the program continues") {
   Desk desk;
   const tcflag_t modes = desk.terminal.modes();
   const pid_t child = start([&] {

@@ -32,7 +32,7 @@ TEST_CASE("logits file: rows and whose they are") {
   CHECK(read("positions", std::int64_t{}) == std::vector<std::int64_t>{0, 7});
 }
 
-TEST_CASE("logits file: one that is not published leaves nothing, and what was there stays") {
+TEST_CASE("logits file: an unpublished one leaves nothing and the old one stays") {
   const TemporaryFolder folder;
   const std::string path = folder.file("logits.h5");
   std::ofstream(path) << "old";

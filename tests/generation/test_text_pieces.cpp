@@ -87,7 +87,7 @@ TEST_CASE("text pieces: bytes that are no UTF-8 are replaced at once") {
   CHECK(joined("\xF4\x8F\xBF\xBF") == "\xF4\x8F\xBF\xBF");
   CHECK(joined("\xF0\x90\x80\x80") == "\xF0\x90\x80\x80");
   CHECK(joined("\xED\x9F\xBF") == "\xED\x9F\xBF");
-  // Of one that cannot become a character nothing is held back.
+  // Bytes that cannot become a character are not held back.
   Utf8Pieces pieces;
   CHECK(pieces.add("\xED\xA0") == bad + bad);
 }

@@ -1,5 +1,5 @@
-// What the golden files are made of is more than src/hdf5 reads (many datasets, other attributes): the library reads
-// them, which come from this repository.
+// Golden files contain more than src/hdf5 reads (many datasets, other attributes): the HDF5 library reads them, which
+// come from this repository.
 #include <hdf5.h>
 
 #include <fmt/format.h>
@@ -99,7 +99,7 @@ NamedValues read_all_below(const GoldenFile& file, const std::string& prefix) {
   return values;
 }
 
-// Of an encoder, alone, with a task's head or with a decoder.
+// Batch of an encoder: alone, with a task's head or with a decoder.
 void read_encoders_batch(const GoldenFile& file, Golden& golden) {
   golden.gradients = read_all_below(file, "gradients.");
   golden.loss = file.read<double>("loss").at(0);

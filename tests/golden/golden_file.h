@@ -25,13 +25,13 @@ struct Golden {
   Config config;  ///< the model without dropout, the optimizer, one batch a step; one rank
   double learning_rate = 0;
   NamedValues parameters, gradients;
-  double loss = 0, gradient_norm = 0;  ///< of `batch` at the initial values
+  double loss = 0, gradient_norm = 0;  ///< for `batch` at the initial values
   GoldenBatch batch;
-  std::vector<double> loss_terms;       ///< of an encoder alone; files of encoders have no logits and steps
-  std::vector<double> scores;           ///< of a task's head alone: [samples, classes]
+  std::vector<double> loss_terms;       ///< for an encoder alone; files of encoders have no logits and steps
+  std::vector<double> scores;           ///< for a task's head alone: [samples, classes]
   std::vector<float> logits;            ///< [s, b, vocab_size], of `batch`
-  std::vector<GoldenBatch> steps;       ///< of the training that starts from the initial values, too
-  std::vector<double> losses, norms;    ///< of the steps, before each update
+  std::vector<GoldenBatch> steps;       ///< batches of the training that starts from the initial values, too
+  std::vector<double> losses, norms;    ///< the steps', before each update
   std::map<std::string, double> moved;  ///< by how much the steps change each parameter; in 16 bits alone
 };
 

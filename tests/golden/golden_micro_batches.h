@@ -12,7 +12,7 @@ namespace megatron::test {
 
 class GoldenMicroBatches {
  public:
-  /// Of config.train.global_batch_size samples, of config.model.task_choices columns each.
+  /// Micro-batches of config.train.global_batch_size samples, each of config.model.task_choices columns.
   GoldenMicroBatches(const Config& config, const GoldenBatch& batch, int data_rank = 0)
       : choices_(config.model.task_choices), columns_(config.train.micro_batch_size * choices_) {
     const std::int64_t all = config.train.global_batch_size * choices_, together = columns_ * config.parallel.data;
@@ -44,7 +44,7 @@ class GoldenMicroBatches {
     return part;
   }
 
-  /// Of numbers by row and column; empty of none.
+  /// Numbers by row and column as a tensor; empty if there are none.
   template <class T>
   ConstTensor by_columns(const std::vector<T>& values) const {
     if (values.empty()) return {};

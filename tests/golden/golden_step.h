@@ -18,12 +18,12 @@ struct GoldenLayout {
 std::string in_words(const GoldenLayout& layout);
 
 struct GoldenStep {
-  std::vector<double> terms;  ///< of the loss
+  std::vector<double> terms;  ///< terms of the loss
   double loss = 0, gradient_norm = 0;
   NamedValues gradients;
 };
 
-/// Of golden.batch at the golden values, cut into micro-batches by samples.
+/// One step on golden.batch at the golden values, cut into micro-batches by samples.
 GoldenStep run_golden_step(const Golden& golden, const GoldenLayout& layout);
 
 /// Checks loss, gradient norm and every gradient, each within the tolerance relative to its size; the gradient of a key

@@ -15,7 +15,7 @@ constexpr double kTolerance = 1e-5;
 
 }  // namespace
 
-TEST_CASE("BERT: both losses and every gradient are PyTorch's, on one rank and on layouts") {
+TEST_CASE("BERT: losses and gradients are PyTorch's on one rank and on layouts") {
   const std::string name = GENERATE("tiny_bert", "tiny_bert_post");
   const Golden golden = read_golden(MEGATRON_GOLDEN_FOLDER "/" + name + ".h5");
   for (const GoldenLayout& layout : std::vector<GoldenLayout>{
@@ -36,7 +36,7 @@ TEST_CASE("BERT: both losses and every gradient are PyTorch's, on one rank and o
   }
 }
 
-TEST_CASE("BERT: the golden files tell a token that sees padding, a wrong type and a label that counts") {
+TEST_CASE("BERT: the golden files notice a wrong length and type and label") {
   const Golden golden = read_golden(MEGATRON_GOLDEN_FOLDER "/tiny_bert.h5");
   const auto loss_with = [&](const auto& change) {
     Golden changed = golden;

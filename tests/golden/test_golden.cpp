@@ -137,7 +137,7 @@ double gradient_error(const Golden& golden, const std::string& name, const std::
 
 }  // namespace
 
-TEST_CASE("loss, every gradient and five steps of AdamW are PyTorch's, on one rank and on layouts") {
+TEST_CASE("golden: loss and gradients and AdamW's steps are PyTorch's on layouts") {
   struct Case {
     std::string name;
     std::vector<Layout> layouts;
@@ -310,7 +310,7 @@ Results with_mistake(const Golden& golden, Mistake mistake) {
 
 }  // namespace
 
-TEST_CASE("golden 16 bits: loss, gradients and steps round where PyTorch was told to") {
+TEST_CASE("golden 16 bits: numbers round where PyTorch was told to round") {
   const std::string type = GENERATE("bf16", "fp16"), model = GENERATE("half_gpt", "half_llama");
   const Golden golden = half_golden(model, type);
   const Tolerances tolerance = tolerances_of(type);

@@ -69,13 +69,13 @@ void require_round_trip(HuggingFaceFormat format, const std::string& name) {
   }
   CHECK(fs::exists(folder.file("exported/model.safetensors.index.json")));
   check_fragment(folder.file("imported"));
-  // What was exported is what is imported again, out of many files.
+  // The export, in many files, is imported again with the same logits.
   CHECK(import_model(folder.file("exported"), folder.file("again")).compared->logits == imported.compared->logits);
 }
 
 }  // namespace
 
-TEST_CASE("every family as transformers saves it: the same logits, the same tensors back", "[interop]") {
+TEST_CASE("every family as transformers saves it: the same logits and tensors", "[interop]") {
   const HuggingFaceFormat format = GENERATE(from_range(hugging_face_formats()));
   CAPTURE(name_of(format));
   require_round_trip(format, name_of(format));
@@ -85,7 +85,7 @@ TEST_CASE("T5 1.1, gated and untied, as transformers saves it", "[interop]") {
   require_round_trip(HuggingFaceFormat::t5, "t5-gated");
 }
 
-TEST_CASE("BERT with its own vocab.txt: tokens that are added to it get rows of zeros", "[interop]") {
+TEST_CASE("BERT with its own vocab.txt: added tokens get rows of zeros", "[interop]") {
   Copy copy("bert");
   std::string lines = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
   for (char c = 'a'; c < 'o'; ++c) lines += std::string(1, c) + "\n";
@@ -239,7 +239,7 @@ TEST_CASE("a family's models that cannot be expressed are refused by their key",
   refuse("phi", {{"rope_parameters", {{"partial_rotary_factor", 2}}}}, "model.rotary_fraction = 2 is out of range");
 }
 
-TEST_CASE("an exported model is of the first family that has a place for all of it", "[interop]") {
+TEST_CASE("export: the first family that has a place for all of a model", "[interop]") {
   ModelConfig model = small_model();
   CHECK(format_of(model) == HuggingFaceFormat::gpt2);
   model.activation = "relu";
@@ -263,7 +263,7 @@ TEST_CASE("an exported model is of the first family that has a place for all of 
                 [&] { require_format(model, HuggingFaceFormat::llama); });
 }
 
-TEST_CASE("a model with experts is of the family that has its shared ones, or of none", "[interop]") {
+TEST_CASE("export: a model with experts needs a family with its shared experts", "[interop]") {
   ModelConfig model = family_of_llama(small_model());
   model.tie_embeddings = false;
   model.norm_epsilon = 1e-6;
@@ -306,7 +306,7 @@ TEST_CASE("every tensor of an imported model is used, and none is missing", "[in
   }
 }
 
-TEST_CASE("masks that older files keep are no weights, and a tied head must be the table", "[interop]") {
+TEST_CASE("import: old masks are no weights and a tied head must be the table", "[interop]") {
   Copy copy("gpt2");
   const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape, std::vector<float> numbers) {
     copy.change_tensors([&](auto& tensors) { tensors[name] = {{name, shape}, std::move(numbers)}; });
@@ -323,7 +323,7 @@ TEST_CASE("masks that older files keep are no weights, and a tied head must be t
   copy.refused("lm_head.weight has no place");
 }
 
-TEST_CASE("a copy of BERT's head bias is accepted if it is equal, and in its place", "[interop]") {
+TEST_CASE("import: a copy of BERT's head bias must be equal or in its place", "[interop]") {
   const std::string name = GENERATE("bert", "megatron-bert");
   Copy copy(name);
   const auto expected = import_model(copy.path(), copy.target()).compared->logits;
@@ -360,7 +360,7 @@ TEST_CASE("an export writes every key of its family, windows by layer among them
   }
 }
 
-TEST_CASE("Qwen's windows are exported for each layer, as transformers 4 and 5 read them", "[interop]") {
+TEST_CASE("export: Qwen's windows are per layer as transformers 4 and 5 read them", "[interop]") {
   ModelConfig model = family_of_llama(small_model());
   model.layers = 3;
   const HuggingFaceFormat format = GENERATE(HuggingFaceFormat::qwen2, HuggingFaceFormat::qwen3,
@@ -411,7 +411,7 @@ TEST_CASE("a configuration that is no model of ours is refused by its key", "[in
   copy.refused("config.json cannot be read");
 }
 
-TEST_CASE("a vocabulary smaller than the tables leaves their last rows to the padding", "[interop]") {
+TEST_CASE("import: a smaller vocabulary leaves the tables' last rows to padding", "[interop]") {
   Copy copy("gpt2");
   const auto whole = import_model(copy.path(), copy.target()).compared->logits;
   fs::remove_all(copy.target());

@@ -32,7 +32,7 @@ TEST_CASE("T5: the word table may have other names, and copies that are the same
   copy.refused("encoder.embed_tokens.weight has no place");
 }
 
-TEST_CASE("T5: whether the head is tied and scaled, as both generations of transformers say it", "[interop]") {
+TEST_CASE("T5: both generations of transformers say if the head is tied or scaled", "[interop]") {
   const auto logits_of = [](const char* name, const std::function<void(json&)>& change) {
     Copy copy(name);
     copy.change_config(change);
@@ -67,7 +67,7 @@ TEST_CASE("T5: whether the head is tied and scaled, as both generations of trans
   copy.refused("\"tie_word_embeddings\") the head is scaled");
 }
 
-TEST_CASE("T5: a head in the files makes an untied model also where the word table has another name", "[interop]") {
+TEST_CASE("T5: a head in the files is untied whatever the word table's name", "[interop]") {
   Copy copy("t5-gated");
   const auto expected = import_model(copy.path(), copy.target()).compared->logits;
   fs::remove_all(copy.target());
@@ -80,7 +80,7 @@ TEST_CASE("T5: a head in the files makes an untied model also where the word tab
   CHECK(import_model(copy.path(), copy.target()).compared->logits == expected);
 }
 
-TEST_CASE("T5: a tied head that is not scaled is exported as an untied one, and tied again by an import", "[interop]") {
+TEST_CASE("T5: a tied head without scale is exported untied and imported tied", "[interop]") {
   const TemporaryFolder folder;
   const Copy copy("t5");
   copy.change_config([](json& config) { config["scale_decoder_outputs"] = false; });

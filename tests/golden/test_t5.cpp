@@ -20,7 +20,7 @@ Golden read_model(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("T5: the loss and every gradient are PyTorch's, on one rank and on layouts") {
+TEST_CASE("T5: loss and gradients are PyTorch's on one rank and on layouts") {
   const std::string name = GENERATE(from_range(kModels));
   const Golden golden = read_model(name);
   // 2 layers of the encoder and 3 of the decoder: the split is at the end of a stage, inside one, and inside a chunk.
@@ -53,7 +53,7 @@ TEST_CASE("T5: sequence parallelism computes PyTorch's gradients too") {
   }
 }
 
-TEST_CASE("T5: the golden files tell what must not be seen or count, and what must") {
+TEST_CASE("T5: the golden files show which tokens must be seen and count") {
   const std::string name = GENERATE(from_range(kModels));
   const Golden golden = read_model(name);
   const auto loss_with = [&](const auto& change) {

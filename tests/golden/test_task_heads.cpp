@@ -94,7 +94,7 @@ Results compute(const Golden& golden, const Layout& layout) {
   return results;
 }
 
-/// What the golden scores say of each label.
+/// Counts of each label by the golden scores.
 LabelCounts counts_of(const Golden& golden) {
   const auto classes = static_cast<std::size_t>(golden.config.model.task_classes());
   LabelCounts counts{std::vector<std::int64_t>(classes), std::vector<std::int64_t>(classes),
@@ -114,7 +114,7 @@ LabelCounts counts_of(const Golden& golden) {
 
 }  // namespace
 
-TEST_CASE("task heads: scores, loss and every gradient are PyTorch's, on one rank and on layouts") {
+TEST_CASE("task heads: scores and loss and gradients are PyTorch's on layouts") {
   const bool labels = GENERATE(true, false);
   const Golden golden = golden_of(labels);
   const std::int64_t all = golden.config.train.global_batch_size;
@@ -135,7 +135,7 @@ TEST_CASE("task heads: scores, loss and every gradient are PyTorch's, on one ran
   }
 }
 
-TEST_CASE("task heads: the golden files tell another label, and a choice that is another question's") {
+TEST_CASE("task heads: the golden files notice another label or choice") {
   const Golden labels = golden_of(true), choices = golden_of(false);
   Golden changed = labels;
   changed.batch.labels[2] = 1;

@@ -1,5 +1,5 @@
-// What the benchmark of operations measures with: tensors of random values, and the line of an operation, timed by the
-// GPU's own clock, with its shares of this GPU's ceilings. Owns the backend and the tensors' memory.
+// Tools of the benchmark of operations: tensors of random values, and the line of an operation, timed by the GPU's own
+// clock, with its shares of this GPU's ceilings. Owns the backend and the tensors' memory.
 #pragma once
 
 #include <fmt/format.h>

@@ -45,7 +45,7 @@ void linear(Bench& bench, const char* name, std::int64_t rows, std::int64_t in, 
   bench.release();
 }
 
-/// What cuBLASLt's epilogues cost and save: the product alone is above; here with the pass after it, and fused.
+/// Costs and savings of cuBLASLt's epilogues: the product alone is above; here with the pass after it, and fused.
 void epilogues(Bench& bench, const Model& model) {
   MatmulLibrary library(bench.device());
   const std::int64_t rows = model.rows(), h = model.hidden, f = 4 * h;

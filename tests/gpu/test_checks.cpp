@@ -1,5 +1,5 @@
-// What the checks of CUDA's libraries say when a call is refused: the expression, the library's own words, the place,
-// and what to do. The libraries refuse these calls with a GPU and without.
+// Messages of the checks of CUDA's libraries when a call is refused: the expression, the library's own words, the
+// place, and what to do. The libraries refuse these calls with a GPU and without.
 #include "cuda/cublas_check.h"
 #include "cuda/cuda_check.h"
 #include "support/require_error.h"
@@ -21,7 +21,7 @@ TEST_CASE("CUDA_CHECK names the call, CUDA's error, the place and what to do") {
   CHECK_NOTHROW(CUDA_CHECK(cudaSuccess));
 }
 
-TEST_CASE("CUBLAS_CHECK names the call, cuBLASLt's status, the place and what to do") {
+TEST_CASE("CUBLAS_CHECK: names the call and status and place and what to do") {
   cublasLtMatmulDescOpaque_t product;
   CHECK_NOTHROW(CUBLAS_CHECK(cublasLtMatmulDescInit(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F)));
   const int value = 0;
@@ -39,7 +39,7 @@ TEST_CASE("CUBLAS_CHECK names the call, cuBLASLt's status, the place and what to
                 [] { CUBLAS_CHECK(CUBLAS_STATUS_EXECUTION_FAILED); });
 }
 
-TEST_CASE("search for an algorithm: none, one that can be used, one that cannot, an error") {
+TEST_CASE("search for an algorithm: found or unusable or none or an error") {
   constexpr cublasStatus_t success = CUBLAS_STATUS_SUCCESS, none = CUBLAS_STATUS_NOT_SUPPORTED;
   CHECK(status_of_search(success, 0, success) == none);
   CHECK(status_of_search(none, 0, success) == none);

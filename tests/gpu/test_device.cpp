@@ -1,4 +1,4 @@
-// What the device's queues promise, seen from the host: on a GPU, work really is asynchronous.
+// Promises of the device's queues, seen from the host: on a GPU, work really is asynchronous.
 #include <cstring>
 #include <vector>
 
@@ -63,7 +63,7 @@ TEST_CASE("copies in come before the operations that are ordered after them") {
   }
 }
 
-TEST_CASE("asking for what is not done yet leaves no error to the operations that follow") {
+TEST_CASE("device: asking for unfinished work leaves no error to later operations") {
   Backend backend = make_cuda_backend(0);
   Device& device = *backend.device;
   Buffer memory(device, kBytes), host(device.pinned(), kBytes);
@@ -129,5 +129,5 @@ TEST_CASE("a device that is not there and memory that is not there are named") {
   CHECK_THROWS_WITH(backend.device->copy_to_device(nullptr, &value, sizeof value),
                     Contains("cudaMemcpyAsync(") && Contains("failed: invalid argument") &&
                         Contains("cudaErrorInvalidValue") && Contains("CUDA_LAUNCH_BLOCKING=1"));
-  CHECK_NOTHROW(backend.ops->fill(still_fine.tensor({256}, DType::f32), 1));  // what was told is not told once more
+  CHECK_NOTHROW(backend.ops->fill(still_fine.tensor({256}, DType::f32), 1));  // a reported error is not reported again
 }

@@ -43,7 +43,7 @@ struct Lane {
 
 }  // namespace
 
-TEST_CASE("calls on a lane run after the operations before them and before those that wait for them") {
+TEST_CASE("NCCL lane: calls run after earlier operations and before waiting ones") {
   Lane l;
   l.finish(l.first);
   for (const Verb verb :

@@ -98,7 +98,7 @@ void require_close(const Trace& got, const Trace& want, double loss_tolerance, d
 
 }  // namespace
 
-TEST_CASE("one rank trains on the GPU what it trains on the CPU, and twice the same bits") {
+TEST_CASE("GPU training: one rank matches the CPU and repeats its bits") {
   const std::string precision = GENERATE("fp32", "bf16", "fp16");
   CAPTURE(precision);
   const ShardFolder folder;
@@ -113,7 +113,7 @@ TEST_CASE("one rank trains on the GPU what it trains on the CPU, and twice the s
   CHECK(train(config, "cuda") == gpu);
 }
 
-TEST_CASE("every family of models trains on the GPU as it does on the CPU, and twice the same bits") {
+TEST_CASE("GPU training: every family matches the CPU and repeats its bits") {
   const auto variant = GENERATE(make_llama, make_alibi, make_exact);
   const std::string precision = GENERATE("fp32", "bf16");
   const ShardFolder folder;
@@ -132,7 +132,7 @@ TEST_CASE("every family of models trains on the GPU as it does on the CPU, and t
   require_close(train(config, "cuda"), gpu, precision == "fp32" ? 1e-5 : 5e-3, precision == "fp32" ? 1e-4 : 5e-2);
 }
 
-TEST_CASE("BERT and T5 train on the GPU as they do on the CPU, and twice the same bits") {
+TEST_CASE("GPU training: BERT and T5 match the CPU and repeat their bits") {
   const auto variant = GENERATE(like_megatron_bert, like_bert, like_megatron_t5, like_t5);
   const std::string precision = GENERATE("fp32", "bf16");
   const ShardFolder folder;
@@ -167,7 +167,7 @@ TEST_CASE("ranks that share a GPU train what one rank trains") {
   require_close(train(config, "cuda"), want, 1e-5, 1e-5);
 }
 
-TEST_CASE("a checkpoint of the CPU resumes on the GPU, and one of the GPU on the CPU") {
+TEST_CASE("GPU training: checkpoints resume from CPU to GPU and back") {
   const ShardFolder folder;
   Config whole = config_of(folder, "fp32");
   whole.train.steps = 2 * kSteps;
@@ -188,7 +188,7 @@ TEST_CASE("a checkpoint of the CPU resumes on the GPU, and one of the GPU on the
   }
 }
 
-TEST_CASE("over documents, and with a loss of weights, the GPU trains what the CPU trains") {
+TEST_CASE("GPU training: documents and a loss of weights match the CPU") {
   const std::string precision = GENERATE("fp32", "bf16");
   CAPTURE(precision);
   const ShardFolder folder;

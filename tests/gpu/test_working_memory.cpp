@@ -1,4 +1,4 @@
-// What a plan sets aside for the CUDA kernels is enough for them: no verb makes it grow.
+// Memory that a plan sets aside for the CUDA kernels is enough for them: no verb makes it grow.
 #include <functional>
 #include <vector>
 
@@ -68,7 +68,7 @@ TEST_CASE("working memory of sums over rows is planned") {
   });
 }
 
-TEST_CASE("working memory of a linear layer's activation backward is planned, fused and in parts") {
+TEST_CASE("working memory: linear activation backward is planned fused or not") {
   Backend backend = make_cuda_backend(0);
   Arguments tensor(backend);
   const std::int64_t rows = GENERATE(3, 700), columns = GENERATE(7, 200, 1024), next = 5;

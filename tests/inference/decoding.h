@@ -1,4 +1,4 @@
-// What tests of decoding share: checkpoints of tiny models, decoders of them on ranks as threads, and logits without a
+// Helpers for tests of decoding: checkpoints of tiny models, decoders of them on ranks as threads, and logits without a
 // cache to compare with. Assertions belong behind decode(): Catch2 takes them from one thread alone.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What tests of generation share: results of jobs on any layout, their comparison, and texts by the definition, for
+// Helpers for tests of generation: results of jobs on any layout, their comparison, and texts by the definition, for
 // which the whole context is computed anew for each token.
 #pragma once
 

@@ -63,7 +63,7 @@ class Comparison {
     pass(group, 0, {1}, {0});
     pass(group, 0, {1, 1, 1}, {1, 1, 1});
     pass(group, 2, {2}, {2});
-    done_[2] -= 3;  // what was guessed wrongly is written over
+    done_[2] -= 3;  // wrong guesses are written over
     pass(group, 0, {2, 1, 1}, {1, 1, 1});
     while (done_[0] < 12) {
       for (const std::size_t sample : {1, 2}) {  // at its end a text repeats its last token
@@ -171,7 +171,7 @@ TEST_CASE("decoder: memory is what the plan says, to the byte") {
   }
 }
 
-TEST_CASE("decoder: initial weights are a training's, on every layout and in 16 bits") {
+TEST_CASE("decoder: initial weights are training's on every layout and in 16 bits") {
   const TrainedRun run;
   const auto logits_of = [&](const Layout& layout, DType type, std::uint64_t seed) {
     std::vector<float> all;

@@ -53,7 +53,7 @@ TEST_CASE("generate: greedy text is that of a model without a cache, at any batc
   }
 }
 
-TEST_CASE("generate: layouts change no text, greedy or sampled, not even of contexts that are full") {
+TEST_CASE("generate: layouts change no text even where contexts are full") {
   const TrainedRun run(like_llama);
   GenerationOptions options = options_of(49, 25);  // past the context of 16: it is cut twice
   options.log_probabilities = true;
@@ -153,7 +153,7 @@ TEST_CASE("generate: beams are those by the definition, on every layout") {
              generate_on(run.directory, {}, {1, 2}, options, jobs()));
 }
 
-TEST_CASE("generate: the log-probabilities and the likeliest of new tokens are the model's own") {
+TEST_CASE("generate: log-probabilities and likeliest new tokens are the model's") {
   const TrainedRun run;
   GenerationOptions options = options_of(60, 6);
   options.log_probabilities = true;
@@ -185,7 +185,7 @@ TEST_CASE("generate: the log-probabilities and the likeliest of new tokens are t
   }
 }
 
-TEST_CASE("generate: without new tokens a prompt's own are scored, on every layout") {
+TEST_CASE("generate: without new tokens a prompt is scored on every layout") {
   const TrainedRun run(with_one_group);
   GenerationOptions options = options_of(49, 0);
   options.log_probabilities = true;
@@ -239,7 +239,7 @@ TEST_CASE("generate: each of several tokens ends a text, sampled or in beams") {
   CHECK(std::find(ended[0].tokens.begin(), ended[0].tokens.end(), beams.ends[1]) == ended[0].tokens.end());
 }
 
-TEST_CASE("generate: stop texts end a job, new tokens are told in order, a request to stop leaves what there is") {
+TEST_CASE("generate: stop texts end a job and a request to stop keeps its tokens") {
   const TrainedRun run;
   GenerationOptions options = options_of(60, 12);
   const auto want = generate_on(run.directory, {}, {2, 1}, options, jobs());

@@ -4,7 +4,7 @@
 
 using namespace megatron;
 
-TEST_CASE("look-up: the tokens after the latest earlier occurrence of the last three, two or one") {
+TEST_CASE("look-up: tokens after the latest earlier match of the last 3 or 2 or 1") {
   using Tokens = std::vector<std::int32_t>;
   const auto guess = [](const Tokens& text, std::int64_t count) { return look_up(text, count); };
   CHECK(guess({1, 2, 3, 7, 8, 9, 1, 2, 3}, 2) == Tokens{7, 8});

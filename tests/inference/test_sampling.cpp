@@ -1,4 +1,4 @@
-// Which token follows a row of logits, and where a text stops.
+// Tests of the token that follows a row of logits, and of where a text stops.
 #include <cmath>
 #include <limits>
 #include <set>
@@ -70,7 +70,7 @@ TEST_CASE("sampling: logits that are not finite are an error") {
 }
 
 TEST_CASE("sampling: a large vocabulary is drawn from in order of probability") {
-  // Of 1,000 tokens later ones are likelier: the quantiles of the sorted distribution are known.
+  // Later tokens of 1,000 are likelier: the quantiles of the sorted distribution are known.
   std::vector<float> logits;
   double sum = 0;
   for (int i = 0; i < 1000; ++i) {

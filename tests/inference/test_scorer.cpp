@@ -53,7 +53,7 @@ bool fits(const MemoryUse& plan, const MemoryUse& used, bool exactly) {
 }
 
 struct Outcome {
-  std::vector<TargetScore> scores;  // of rank 0
+  std::vector<TargetScore> scores;  // rank 0's
   bool same_everywhere = true, as_planned = true;
   std::vector<std::int64_t> progress;
 };
@@ -151,7 +151,7 @@ std::string trained(const ShardFolder& folder, void (*change)(ModelConfig&)) {
 
 }  // namespace
 
-TEST_CASE("scorer: every layout and micro-batch size gives the definition's scores") {
+TEST_CASE("scorer: each layout and micro-batch size gives the definition's scores") {
   const ShardFolder folder;
   using Change = void (*)(ModelConfig&);
   const std::string run = trained(folder, GENERATE(values<Change>({nullptr, like_llama, with_one_group})));
@@ -177,7 +177,7 @@ TEST_CASE("scorer: every layout and micro-batch size gives the definition's scor
   }
 }
 
-TEST_CASE("scorer: 16-bit weights take half the bytes and round the scores; devices with separate memory") {
+TEST_CASE("scorer: 16-bit weights halve the bytes also with separate memory") {
   const ShardFolder folder;
   const std::string run = trained(folder, nullptr);
   const Sequences sequences(16, 50, 12);

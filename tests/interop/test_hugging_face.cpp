@@ -83,7 +83,7 @@ TEST_CASE("exported, imported and trained on: as from the checkpoint itself", "[
   CHECK(losses_of(run_loop(config)) == expected);
 }
 
-TEST_CASE("an import without a tokenizer says what to do, and trains on any shards", "[train]") {
+TEST_CASE("import: without a tokenizer it says what to do and any shards train", "[train]") {
   const ShardFolder folder;
   Config config = trained_first(folder);
   const auto read = [](const std::string& path) { return nlohmann::json::parse(contents_of(path)); };

@@ -1,4 +1,4 @@
-// What a stranger's config.json claims is held against its files before anything is made of it.
+// Claims of a foreign config.json are checked against its files before anything is made of them.
 #include "comm/thread_communicator.h"
 #include "formats/safetensors.h"
 #include "interop/hugging_face.h"
@@ -52,8 +52,7 @@ void import_refused(json config, const json& changes, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("an import whose config.json claims more layers than its files have tensors ends before they are listed",
-          "[train][fault-50]") {
+TEST_CASE("import: a config.json with more layers than tensors is refused early", "[train][fault-50]") {
   import_refused(kGpt2, {{"n_layer", 1 << 24}}, "16777216 layers, and the files have 1 tensors");
   import_refused(kLlama, {{"num_hidden_layers", 2}}, "2 layers, and the files have 1 tensors");
   import_refused(kQwenMoe, {{"num_hidden_layers", 1 << 24}, {"mlp_only_layers", {0}}},
@@ -62,7 +61,7 @@ TEST_CASE("an import whose config.json claims more layers than its files have te
                  "4096 experts in 1 layers, of three tensors each, and the files have 1 tensors");
 }
 
-TEST_CASE("sizes of a config.json that no model has, or that overflow, are refused by their key", "[train][fault-50]") {
+TEST_CASE("import: impossible or overflowing sizes of a config.json are refused", "[train][fault-50]") {
   const std::int64_t large = std::int64_t{1} << 32;  // large · (large + 1) is large again in 64 bits
   import_refused(kLlama, {{"hidden_size", large}, {"num_attention_heads", large}, {"head_dim", large + 1}},
                  "\"hidden_size\" is 4294967296, outside of 1 ... 16777216");
@@ -75,8 +74,7 @@ TEST_CASE("sizes of a config.json that no model has, or that overflow, are refus
   import_refused(kGpt2, {{"resid_pdrop", 7}}, "model.hidden_dropout");
 }
 
-TEST_CASE("a config.json whose rotation the configuration's rules refuse is refused by them, with the key's name",
-          "[train][fault-50]") {
+TEST_CASE("import: a rotation that the rules refuse is refused with its key", "[train][fault-50]") {
   import_refused(kLlama, {{"rope_theta", 0.5}}, "model.rotary_base = 0.5 is out of range");
   import_refused(kLlama, {{"rope_theta", -10000}}, "model.rotary_base = -10000");
   import_refused(kLlama, {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1}}}}, "model.rotary_base = 1");

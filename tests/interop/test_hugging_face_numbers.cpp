@@ -50,7 +50,7 @@ CheckpointReader open(Communicator& world, const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("a model that is no number somewhere is converted exactly, and that is said", "[train]") {
+TEST_CASE("import: a model with NaN is converted exactly and reported", "[train]") {
   const TemporaryFolder folder;
   write_model(folder.file("theirs"), [](const std::string& tensor, std::size_t element) {
     const bool broken =
@@ -69,7 +69,7 @@ TEST_CASE("a model that is no number somewhere is converted exactly, and that is
   });
 }
 
-TEST_CASE("an export in a type too narrow for a number is refused by the tensor's name", "[train]") {
+TEST_CASE("export: a type too narrow for a number is refused with the tensor", "[train]") {
   const TemporaryFolder folder;
   write_model(folder.file("theirs"), [](const std::string& tensor, std::size_t element) {
     const bool large = tensor == "transformer.h.0.mlp.c_fc.bias" && element < 2;

@@ -8,14 +8,14 @@
 
 using namespace megatron;
 
-TEST_CASE("threads that fit their cores are not worth a word, and one thread never is") {
+TEST_CASE("cores: no warning for threads that fit their cores or for one thread") {
   CHECK(core_warnings({{"a", 4, {0, 1}}, {"a", 4, {2, 3}}, {"b", 4, {0, 1, 2, 3}}}, 2).empty());
   CHECK(core_warnings({{"a", 4, {0, 1, 2, 3}}, {"a", 4, {0, 1, 2, 3}}}, 2).empty());  // not bound, and enough for both
   CHECK(core_warnings({{"a", 1, {0}}, {"a", 1, {0}}, {"a", 1, {0}}}, 1).empty());
   CHECK(core_warnings({{"a", 4, {}}}, 64).empty());  // a system that does not tell
 }
 
-TEST_CASE("ranks that are bound to fewer cores than they have threads are told how to get them") {
+TEST_CASE("cores: ranks with fewer cores than threads are told how to get more") {
   const auto warnings = core_warnings({{"a", 9, {0}}, {"a", 9, {1, 2}}, {"a", 9, {3, 4, 5, 6, 7, 8}}}, 3);
   REQUIRE(warnings.size() == 1);
   CHECK_THAT(warnings[0], Contains("2 of 3 ranks") && Contains("(1 at the least)"));
@@ -28,7 +28,7 @@ TEST_CASE("hosts with fewer cores than threads are named") {
   CHECK_THAT(warnings[0], Contains("a: 4 threads (2 of each rank) share 2 cores"));
 }
 
-TEST_CASE("a process's cores are those of its affinity mask, and rank 0 hears of all ranks'") {
+TEST_CASE("cores: a process has those of its affinity mask and rank 0 gets all") {
   std::thread([] {  // a mask of one core, for this thread alone
     cpu_set_t mask;
     sched_getaffinity(0, sizeof mask, &mask);

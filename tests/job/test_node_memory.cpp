@@ -14,7 +14,7 @@
 using namespace megatron;
 using namespace megatron::test;
 
-TEST_CASE("a device with nothing left is refused, one that does not say what it has is taken") {
+TEST_CASE("node memory: a full device is refused and a silent one accepted") {
   const auto ask = [](std::optional<std::size_t> free) {
     run_as_threads(2, [&](Communicator& world) {
       SeparateDevice device(Copies::late);
@@ -29,7 +29,7 @@ TEST_CASE("a device with nothing left is refused, one that does not say what it 
   CHECK_NOTHROW(ask(std::nullopt));
 }
 
-TEST_CASE("node memory: what ranks pin for a device is asked of their node, all together") {
+TEST_CASE("node memory: memory that ranks pin for a device counts for their node") {
   const auto ask = [](std::size_t bytes, bool separate) {
     run_as_threads(2, [&](Communicator& world) {
       const Backend backend = separate ? make_separate_backend() : make_cpu_backend();
@@ -44,7 +44,7 @@ TEST_CASE("node memory: what ranks pin for a device is asked of their node, all 
   CHECK_NOTHROW(ask(1000, true));
 }
 
-TEST_CASE("node memory: one rank that cannot pin memory for background saves ends all ranks alike") {
+TEST_CASE("node memory: one rank that cannot pin memory for saves ends all ranks") {
   const ShardFolder folder;
   Config given = tiny_config();
   given.data.train = make_corpus(folder);

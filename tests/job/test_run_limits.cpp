@@ -41,7 +41,7 @@ TEST_CASE("a time limit leaves room for one step and one save, as measured", "[f
   CHECK(limits.reached() == "run.max_minutes = 10");
 }
 
-TEST_CASE("before the first save a long run keeps ten minutes free, not a share of days") {
+TEST_CASE("run limits: before the first save a long run keeps ten minutes free") {
   const TemporaryFolder folder;
   now = 0;
   RunLimits limits({.max_minutes = 2 * 24 * 60}, folder.path(), test_clock);
@@ -69,7 +69,7 @@ TEST_CASE("the nearer of two time limits counts, and is named") {
   CHECK(reached(0, -5, 0) != "");  // over already
 }
 
-TEST_CASE("without limits only the stop file counts, and it is looked for once a second", "[fault-30]") {
+TEST_CASE("run limits: without limits the stop file is looked for once a second", "[fault-30]") {
   const TemporaryFolder folder;
   now = 0;
   RunLimits limits({}, folder.path(), test_clock);

@@ -117,7 +117,7 @@ TEST_CASE("a job whose directory was removed and taken by another ends", "[fault
   CHECK(first.code() == 7);
 }
 
-TEST_CASE("run lock: a job that came when the locks were removed, and has ended, keeps its directory", "[fault-33]") {
+TEST_CASE("run lock: a job that came when locks were removed keeps its directory", "[fault-33]") {
   const TemporaryFolder folder;
   const OtherJob first(folder.path());
   for (const char* name : {"lock", ".lock"}) fs::remove(folder.path() + "/" + name);
@@ -126,7 +126,7 @@ TEST_CASE("run lock: a job that came when the locks were removed, and has ended,
   CHECK(first.code() == 7);
 }
 
-TEST_CASE("run lock: a directory that was moved away is said, once, and made again", "[fault-48]") {
+TEST_CASE("run lock: a moved directory is reported once and made again", "[fault-48]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), said = folder.file("log");
   fs::create_directory(run);

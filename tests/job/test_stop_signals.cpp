@@ -34,7 +34,7 @@ int exit_code_of(Body body) {
 
 }  // namespace
 
-TEST_CASE("the first stop signal sets the flag, the second ends the process with 128 + its number", "[fault-28]") {
+TEST_CASE("stop signals: the first sets the flag and the second ends with 128 + n", "[fault-28]") {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     CAPTURE(signal);
     CHECK(exit_code_of([&] {
@@ -92,7 +92,7 @@ TEST_CASE("a closed pipe does not kill, nohup's ignored hang-up stays ignored", 
         }) == 0);
 }
 
-TEST_CASE("the handlers before are restored, and a new object begins with a clear flag") {
+TEST_CASE("stop signals: handlers are restored and a new object's flag is clear") {
   CHECK(exit_code_of([] {
           {
             const StopSignals signals;

@@ -1,4 +1,4 @@
-// What a family's micro-batches are made of, and which stages read it.
+// Fields of a family's micro-batches, and the stages that read them.
 #include "comm/counting_communicator.h"
 #include "model/family.h"
 #include "support/catch.h"
@@ -38,7 +38,7 @@ std::string read_by(Config config, int stages, int stage) {
 
 }  // namespace
 
-TEST_CASE("batch fields: GPT's memory, by what the configuration asks of documents") {
+TEST_CASE("batch fields: GPT's memory by the configuration of documents") {
   Config config = tiny_config();
   const std::size_t numbers = 8 * 3 * 4;  // bytes of a [s, b] field
   // Tokens, targets and weights of each micro-batch; position ids and positions of all.
@@ -51,7 +51,7 @@ TEST_CASE("batch fields: GPT's memory, by what the configuration asks of documen
   CHECK(batch_layout(config).bytes(5) == 5 * 4 * numbers + 8 * 4);
 }
 
-TEST_CASE("batch fields: a stage reads what its embedding, attention or head needs") {
+TEST_CASE("batch fields: a stage reads only fields that its own parts need") {
   Config config = tiny_config();
   CHECK(read_by(config, 1, 0) == "tokens, targets, loss weights");
   CHECK(read_by(config, 3, 0) == "tokens");

@@ -51,7 +51,7 @@ TEST_CASE("BERT: presets have the published numbers of parameters, on any layout
   }
 }
 
-TEST_CASE("BERT: parameters in order of declaration, before and after each part's norm") {
+TEST_CASE("BERT: parameters in order of declaration with pre-norm and post-norm") {
   std::vector<std::string> names;
   const auto ends_of = [&](const Config& config) {
     names.clear();
@@ -78,7 +78,7 @@ TEST_CASE("BERT: parameters in order of declaration, before and after each part'
   CHECK(ends_of(config) == post);
 }
 
-TEST_CASE("BERT: under sequence parallelism the pooler alone is computed whole by every rank") {
+TEST_CASE("BERT: under sequence parallelism only the pooler is whole on each rank") {
   Config config = tiny_bert();
   config.parallel.tensor = config.parallel.pipeline = 2;
   config.parallel.sequence_parallel = GENERATE(false, true);
@@ -115,7 +115,7 @@ TEST_CASE("BERT: a stage reads what its embedding, attention or head needs") {
   CHECK(batch_layout(config).bytes(5) == 5 * (4 * numbers + 2 * 3 * 4) + numbers + 8 * 4);
 }
 
-TEST_CASE("BERT: operations per token are of the whole square of attention, and of both heads") {
+TEST_CASE("BERT: operations per token count the attention square and both heads") {
   const Config config = tiny_bert();
   const double layers = 4, h = 16, f = 24, s = 8, vocab = 64;
   const double multiplying = layers * (4 * h * h + 2 * h * f) + h * vocab + h * h + (h * h + 2 * h) / s;

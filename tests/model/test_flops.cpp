@@ -35,12 +35,12 @@ double attention_square_half(const ModelConfig& model, double passes) {
 
 }  // namespace
 
-TEST_CASE("175B parameters in 32 s on 1024 GPUs are 137.66 TFLOP/s each by the published formula") {
+TEST_CASE("flops: 175B in 32 s on 1024 GPUs are the published 137.66 TFLOP/s each") {
   const ModelConfig model = resolved_gpt(96, 12288, 96, 2048, 51200);
   CHECK(analytic_iteration(model, 1536, true) / (32.0 * 1024) / 1e12 == Approx(137.66).margin(0.005));
 }
 
-TEST_CASE("our causal count is the published one less half of the attention square") {
+TEST_CASE("flops: the causal count is the published one less half the square") {
   const ModelConfig model = resolved_gpt(96, 12288, 96, 2048, 51200);
   const double tokens = 1536.0 * 2048;
   const FlopsPerToken none = flops_per_token(model), full = flops_per_token(model, model.layers);
@@ -75,7 +75,7 @@ TEST_CASE("the published weak-scaling table follows from the formula") {
   }
 }
 
-TEST_CASE("the counted parameters are the matrices and the padded head, nothing else") {
+TEST_CASE("flops: only the matrices and the padded head are counted") {
   // GPT-2 124M: 12 layers of 12 h² and the head of 50304 rows; no positions, biases or norms.
   const ModelConfig model = resolved_gpt(12, 768, 12, 1024, 50257);
   CHECK(multiplying_parameters(model) == 12LL * 12 * 768 * 768 + 50304LL * 768);
@@ -95,7 +95,7 @@ TEST_CASE("the counted parameters are the matrices and the padded head, nothing 
   CHECK_THROWS_AS(multiplying_parameters(ModelConfig{}), Error);
 }
 
-TEST_CASE("experts count as often as a token goes through one, and dense parts next to them whole") {
+TEST_CASE("flops: experts count by the tokens in them and dense parts as a whole") {
   ModelConfig model = resolved_gpt(12, 768, 12, 1024, 50257);
   model.moe.experts = 8;
   model.moe.every = 2;  // six layers

@@ -1,5 +1,5 @@
-// Which rank holds what of a GPT, on paper: over the whole grid every element of every parameter has exactly one rank
-// that counts it, whatever the layout.
+// Parts of a GPT that each rank holds, on paper: over the whole grid every element of every parameter has exactly one
+// rank that counts it, whatever the layout.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -82,7 +82,7 @@ bool all_are(const std::vector<int>& counts, int count) {
 
 }  // namespace
 
-TEST_CASE("every element of every parameter is owned by exactly one rank of a model replica") {
+TEST_CASE("GPT parameters: exactly one rank of a replica owns each element") {
   struct Layout {
     int tensor, data, pipeline;
     bool sequence_parallel;
@@ -120,7 +120,7 @@ TEST_CASE("every element of every parameter is owned by exactly one rank of a mo
   }
 }
 
-TEST_CASE("what a variant has instead of GPT-2's parameters, each element owned once on every layout") {
+TEST_CASE("GPT parameters: each element of a variant is owned once on any layout") {
   ModelConfig model = tiny_model();
   model.query_groups = GENERATE(4, 2, 1);
   model.bias = model.tie_embeddings = false;
@@ -151,7 +151,7 @@ TEST_CASE("what a variant has instead of GPT-2's parameters, each element owned 
   }
 }
 
-TEST_CASE("chunk c of stage r holds the layers from c · L/v + r · L/(v p) on, in the order of declaration") {
+TEST_CASE("GPT parameters: chunk c of stage r begins at c · L/v + r · L/(v p)") {
   ModelConfig model = tiny_model();
   model.layers = 8;
   ParallelConfig parallel;
@@ -170,7 +170,7 @@ TEST_CASE("chunk c of stage r holds the layers from c · L/v + r · L/(v p) on, 
   });
 }
 
-TEST_CASE("placements say which gradients are parts of a sum, and decay spares biases and norms") {
+TEST_CASE("GPT parameters: placements and weight decay of each parameter") {
   ParallelConfig parallel;
   parallel.pipeline = 2;
   parallel.sequence_parallel = GENERATE(false, true);
@@ -189,7 +189,7 @@ TEST_CASE("placements say which gradients are parts of a sum, and decay spares b
                 });
 }
 
-TEST_CASE("keys and values of fewer groups than tensor ranks are shared by neighbours") {
+TEST_CASE("GPT parameters: tensor neighbours share keys and values of few groups") {
   ModelConfig model = tiny_model();
   model.query_groups = 2;
   for_each_rank(model, {}, {.tensor = 4}, [&](const ParameterStore& store, const GridCoordinates& at) {
@@ -219,7 +219,7 @@ TEST_CASE("query, key and value, and their biases, are side by side in memory") 
   });
 }
 
-TEST_CASE("initial weights do not depend on the layout, and both copies of the tied table are the same") {
+TEST_CASE("GPT parameters: initial weights and tied tables ignore the layout") {
   const ModelConfig model = tiny_model();
   const auto values_on = [&](const GridShape& shape, bool owner) {
     Backend backend = make_cpu_backend();
@@ -243,7 +243,7 @@ TEST_CASE("initial weights do not depend on the layout, and both copies of the t
   for (const auto& [name, values] : copies) CHECK(values == whole.at(name));
 }
 
-TEST_CASE("GPT-2 large on tensor 2 and pipeline 2 has the published numbers of parameters per rank") {
+TEST_CASE("GPT parameters: GPT-2 large on 2 x 2 ranks has the published numbers") {
   ModelConfig model = model_of({.layers = 36,
                                 .hidden = 1280,
                                 .heads = 20,

@@ -30,7 +30,7 @@ void check(const std::vector<float>& frequencies, std::initializer_list<std::pai
 
 }  // namespace
 
-TEST_CASE("rotary frequencies fall from 1 to nearly 1 / base, over the channels that turn") {
+TEST_CASE("rotary: frequencies fall from 1 to nearly 1 / base") {
   const std::vector<float> whole = rotary_inverse_frequencies(model_of(8));
   REQUIRE(whole.size() == 4);
   check(whole, {{0, 1}, {1, 0.1}, {2, 0.01}, {3, 0.001}});
@@ -62,7 +62,7 @@ TEST_CASE("scaled rotary frequencies are those of Hugging Face") {
                 {63, 3.06892588e-07}});
 }
 
-TEST_CASE("models that the configuration's rules refuse have no rotary frequencies") {
+TEST_CASE("rotary: models that the rules refuse have no frequencies") {
   const auto refused = [](const ModelConfig& model, const char* part) {
     require_error(ErrorKind::internal, {part}, [&] { rotary_inverse_frequencies(model); });
   };

@@ -23,7 +23,7 @@ Config tiny_t5(const char* positions) {
   return config;
 }
 
-/// Of a chunk in words: "m" for the decoder's stream, "e" for the encoder's.
+/// A chunk in words: "m" for the decoder's stream, "e" for the encoder's.
 std::string in_words(std::span<const Link> links) {
   std::string words;
   for (const Link& link : links) words += link.stream == Stream::main ? "m" : "e";
@@ -32,7 +32,7 @@ std::string in_words(std::span<const Link> links) {
 
 }  // namespace
 
-TEST_CASE("T5: Megatron's base model has the published number of parameters, on any layout") {
+TEST_CASE("T5: Megatron's base model has the published parameter count") {
   Config config;  // 30522 pieces, [BOS], [EOS] and 100 sentinels
   config.model = model_of({.layers = 12, .hidden = 768, .heads = 12, .ffn = 3072, .sequence = 512});
   config.model.vocab_size = 30624;

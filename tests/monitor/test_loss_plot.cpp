@@ -192,7 +192,7 @@ TEST_CASE("loss plot: another training loss has its name and its own axis") {
   CHECK(svg.substr(circle, 40).find("cy=\"246.0\"") != std::string::npos);
 }
 
-TEST_CASE("no metrics, one point, equal points and only nulls still give a picture") {
+TEST_CASE("loss plot: no metrics or one point or only nulls still give a picture") {
   check_well_formed(draw_loss_plot({}, ""));
   PlotData one;
   one.train_loss.add(1, 5);
@@ -216,7 +216,7 @@ TEST_CASE("a plot that cannot be written does not end the run") {
   plot.redraw();
 }
 
-TEST_CASE("loss plot: tasks with an accuracy have a panel of it, others a curve among the losses") {
+TEST_CASE("loss plot: a task with an accuracy has its panel and others a curve") {
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
   Log log(false);
@@ -250,7 +250,7 @@ TEST_CASE("loss plot: tasks with an accuracy have a panel of it, others a curve 
   CHECK(draw_loss_plot(PlotData(), "run").find("height=\"600\"") != std::string::npos);
 }
 
-TEST_CASE("loss plot: evaluations with an accuracy have a curve among the losses and one in its panel") {
+TEST_CASE("loss plot: an evaluation with an accuracy has two curves") {
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
   Log log(false);

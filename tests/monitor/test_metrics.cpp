@@ -71,7 +71,7 @@ TEST_CASE("a training line has exactly the promised fields in the promised order
         R"("grad_norm":0.3333333333333333,"learning_rate":6e-05,"samples":336,"tokens":344064,"epoch":0.25,)"
         R"("global_batch_size":48,"step_seconds":1.5,"tokens_per_second":32768,"model_tflops_per_rank":0.125,)"
         R"("hardware_tflops_per_rank":0.15,"loss_scale":4294967296,"skipped":1,"time":1700000000.25})");
-  // Of a model with experts what they got, rounded to one part in 10^6.
+  // With experts, each layer's shares, rounded to one part in 10^6.
   metrics.experts = ExpertMetrics{0.0625, 1e-5, {{"layers.1", {1.0 / 3, 2.0 / 3}}, {"layers.3", {1, 0}}}};
   const std::string line = metrics_line(metrics);
   CHECK(line.ends_with(
@@ -81,11 +81,11 @@ TEST_CASE("a training line has exactly the promised fields in the promised order
   CHECK(metrics_line(EvaluationMetrics{"test", 7, 0.0, {}, 336, 344064, 1700000000.25}) ==
         R"({"kind":"eval","split":"test","step":7,"loss":0,"perplexity":1,"samples":336,"tokens":344064,)"
         R"("time":1700000000.25})");
-  // Of several terms each has its name, and the perplexity is the first one's.
+  // Several loss terms are written by name, and the perplexity is the first one's.
   CHECK(metrics_line(EvaluationMetrics{"test", 7, 5.0, {{"first", 0.0}, {"second", 2.5}}, 336, 344064, 2.5}) ==
         R"({"kind":"eval","split":"test","step":7,"loss":5,"losses":{"first":0,"second":2.5},"perplexity":1,)"
         R"("samples":336,"tokens":344064,"time":2.5})");
-  // Of labels the share that was told right, and of how many.
+  // With labels, the share of right predictions, and the number of examples.
   CHECK(metrics_line(EvaluationMetrics{"test", 7, 5.0, {}, 336, 344064, 2.5, 0.75, 40}) ==
         R"({"kind":"eval","split":"test","step":7,"loss":5,"accuracy":0.75,"examples":40,"samples":336,)"
         R"("tokens":344064,"time":2.5})");
@@ -152,7 +152,7 @@ TEST_CASE("lines: brackets in strings are no nesting, deep ones are passed over"
   CHECK(seen == 1);
 }
 
-TEST_CASE("truncation drops later lines of both kinds, keeps the rest byte for byte, and mends a torn end") {
+TEST_CASE("metrics: truncation drops later lines of both kinds and a torn end") {
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
   Log log(false);
@@ -173,7 +173,7 @@ TEST_CASE("truncation drops later lines of both kinds, keeps the rest byte for b
   CHECK(steps_in(path, "eval") == std::vector<std::int64_t>{5});
   CHECK(removed_lines(path, 7) == 0);
 
-  // What a resumed run appends then makes the same file as the run that never stopped.
+  // Lines that a resumed run appends then make the same file as the run that never stopped.
   MetricsWriter writer(path, log);
   for (std::int64_t step = 8; step <= 10; ++step) writer.write(some_step(step));
   writer.write(EvaluationMetrics{"validation", 10, 3.0});
@@ -198,7 +198,7 @@ TEST_CASE("a torn end at every byte gives the whole lines before it") {
   CHECK(contents_of(path) == first + second + '\n');
 }
 
-TEST_CASE("truncation: lines that cannot be read are kept aside, with the whole file", "[fault-90]") {
+TEST_CASE("metrics: truncation keeps unreadable lines aside with the whole file", "[fault-90]") {
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
   CHECK(removed_lines(path, 5) == 0);
@@ -236,7 +236,7 @@ TEST_CASE("metrics: a pipe or an unreadable file is 7, and stays", "[fault-55]")
   refused();
   CHECK(std::filesystem::is_fifo(path));
   std::filesystem::remove(path);
-  std::filesystem::create_symlink(path, path);  // what cannot be opened, even by root
+  std::filesystem::create_symlink(path, path);  // cannot be opened, even by root
   refused();
   CHECK(std::filesystem::is_symlink(path));
   std::filesystem::remove(path);
@@ -265,7 +265,7 @@ TEST_CASE("a folder that cannot be written is a filesystem error when truncating
   CHECK(steps_in(path, "train") == std::vector<std::int64_t>{1});
 }
 
-TEST_CASE("a deleted file is begun anew, an impossible or full one only loses lines", "[fault-45][fault-48]") {
+TEST_CASE("metrics: a deleted file is begun anew and a full one only loses lines", "[fault-45][fault-48]") {
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
   Log log(false);
@@ -286,7 +286,7 @@ TEST_CASE("a deleted file is begun anew, an impossible or full one only loses li
   CHECK(steps_in(later, "train") == std::vector<std::int64_t>{2});
 }
 
-TEST_CASE("metrics: a link is not followed, and a folder that is moved away loses no line", "[fault-48][fault-55]") {
+TEST_CASE("metrics: no link is followed and a folder moved away loses no line", "[fault-48][fault-55]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), path = run + "/metrics.jsonl", other = folder.file("other");
   Log log(false);
@@ -334,7 +334,7 @@ TEST_CASE("a line that only half fits on the disk is taken back") {
   CHECK(contents_of(path) == metrics_line(some_step(1)) + '\n' + metrics_line(some_step(3)) + '\n');
 }
 
-TEST_CASE("a task's line has its measures, and goes with its step or where it is due again") {
+TEST_CASE("metrics: a task's line has its measures and is truncated with its step") {
   const TaskMetrics metrics{.name = "a \"b\"",
                             .task = "lambada",
                             .step = 5,

@@ -51,14 +51,14 @@ TEST_CASE("progress lines keep the header's columns whatever the numbers") {
   CHECK(progress_line(line, 5000).ends_with("  skipped"));
 }
 
-TEST_CASE("the header returns every 20 lines and the ETA is the mean time a token of what remains") {
+TEST_CASE("progress: the header returns every 20 lines and the ETA counts tokens") {
   const TemporaryFolder folder;
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(::open(folder.file("out").c_str(), O_WRONLY | O_CREAT, 0666), STDOUT_FILENO);
     Log log(true);
     Progress progress(log, 100);
-    const auto print = [&](std::int64_t step, double seconds) {  // of 10 tokens per step
+    const auto print = [&](std::int64_t step, double seconds) {  // 10 tokens per step
       progress.print({.step = step,
                       .step_seconds = seconds,
                       .tokens_per_second = 10 / seconds,

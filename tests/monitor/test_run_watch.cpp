@@ -97,7 +97,7 @@ TEST_CASE("pass progress: chunks and halved backwards add up to the whole step")
   CHECK(passes.micro_batches() == 3);
 }
 
-TEST_CASE("run watch: it is silent while other lines come, and reports short steps as such") {
+TEST_CASE("run watch: silent while other lines come and then reports short steps") {
   const std::string text = printed([](Log& log, RunWatch& watch, PassProgress&) {
     for (int step = 1; step <= 16; ++step) {
       watch.begin_step(step);
@@ -111,7 +111,7 @@ TEST_CASE("run watch: it is silent while other lines come, and reports short ste
   CHECK(text == expected + "step 16 of 100, 1 s per step\n");
 }
 
-TEST_CASE("run watch: a stop signal is acknowledged once, with the time that is left") {
+TEST_CASE("run watch: a stop signal is acknowledged once with the time left") {
   const std::string text = printed([](Log&, RunWatch& watch, PassProgress& passes) {
     ::unsetenv("MEGATRON_SIGNAL_FILE");
     watch.begin_step(7);
@@ -128,7 +128,7 @@ TEST_CASE("run watch: a stop signal is acknowledged once, with the time that is 
         "saving\n");
 }
 
-TEST_CASE("run watch: a SIGTERM of the launcher promises no save before its grace is over") {
+TEST_CASE("run watch: a launcher's SIGTERM promises no save before its grace ends") {
   for (const bool script : {false, true}) {
     const TemporaryFolder folder;
     if (script) ::setenv("MEGATRON_SAVED_FILE", folder.file("saved").c_str(), 1);
@@ -169,7 +169,7 @@ TEST_CASE("run watch: the launch script's file says which signal it received", "
   CHECK(StopSignals::reason_for(SIGUSR1) == "SIGUSR1");
 }
 
-TEST_CASE("run watch: saving, loading and evaluating have their names, the end has silence") {
+TEST_CASE("run watch: saving has its name and the end is silent") {
   const std::string text = printed([](Log&, RunWatch& watch, PassProgress&) {
     watch.begin("saving");
     pass_time(watch, 6);

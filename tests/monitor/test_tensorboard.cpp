@@ -59,7 +59,7 @@ TrainMetrics some_step(std::int64_t step) {
 
 TEST_CASE("tensorboard: checksums are CRC-32C, masked") {
   CHECK(masked_crc32c("") == 0xa282ead8);
-  const std::uint32_t crc = 0xe3069283;  // of RFC 3720's example, unmasked
+  const std::uint32_t crc = 0xe3069283;  // RFC 3720's example, unmasked
   CHECK(masked_crc32c("123456789") == ((crc >> 15) | (crc << 17)) + 0xa282ead8);
 }
 
@@ -105,7 +105,7 @@ nlohmann::json json_line(const TrainMetrics& metrics) {
 
 }  // namespace
 
-TEST_CASE("tensorboard: a program that resumes begins a later file, at the step after its checkpoint's") {
+TEST_CASE("tensorboard: a resumed program begins a later file at its next step") {
   const TemporaryFolder run;
   Log log(false);
   for (const std::int64_t resumed : {0, 4}) {
@@ -126,8 +126,7 @@ TEST_CASE("tensorboard: a program that resumes begins a later file, at the step 
   CHECK(second[3].substr(9, 2) == "\x10\x05");
 }
 
-TEST_CASE("tensorboard: a deleted file is begun anew, one that cannot be written costs a warning",
-          "[fault-45][fault-48]") {
+TEST_CASE("tensorboard: a deleted file is begun anew and a failed write warns", "[fault-45][fault-48]") {
   const TemporaryFolder run;
   Log log(false);
   TensorBoardEvents events(run.path(), log);
@@ -143,7 +142,7 @@ TEST_CASE("tensorboard: a deleted file is begun anew, one that cannot be written
   CHECK_FALSE(events.complete());
 }
 
-TEST_CASE("tensorboard: rebuilt from metrics, damaged lines apart, and from step 1 on") {
+TEST_CASE("tensorboard: rebuilt from metrics from step 1 without damaged lines") {
   const TemporaryFolder run;
   Log log(false);
   require_error(ErrorKind::configuration, {"no such run"}, [&] { rebuild_tensorboard(run.path(), log); });
@@ -155,7 +154,7 @@ TEST_CASE("tensorboard: rebuilt from metrics, damaged lines apart, and from step
   CHECK(records[1].substr(9, 2) == "\x10\x01");
 }
 
-TEST_CASE("tensorboard: of a file that holds no line of metrics nothing is rebuilt") {
+TEST_CASE("tensorboard: nothing is rebuilt from a file without lines of metrics") {
   const TemporaryFolder run;
   Log log(false);
   write_file(run.file("metrics.jsonl"), "nonsense\nmore of it\n");

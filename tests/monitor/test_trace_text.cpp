@@ -24,7 +24,7 @@ std::string file_of(const TemporaryFolder& folder, const std::string& events, co
 
 }  // namespace
 
-TEST_CASE("trace text: names with quotes and control characters, times to the nanosecond") {
+TEST_CASE("trace text: names are escaped and times are exact to the nanosecond") {
   const TemporaryFolder folder;
   TraceText text;
   text.name_process(3, "rank \"3\"\n");
@@ -107,7 +107,7 @@ TEST_CASE("trace text: events of a recorder, of which some have only one end") {
   CHECK(trace.slices.at(0)[1].begin == 110);
 }
 
-TEST_CASE("trace text: an arrow points to the slice that begins when its message is there, not to the wait for it") {
+TEST_CASE("trace text: an arrow points to the slice where its message has arrived") {
   const TemporaryFolder folder;
   TraceText text;
   for (const int process : {0, 1}) {

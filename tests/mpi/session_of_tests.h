@@ -1,4 +1,4 @@
-// What MPI tests share: the session that main made, and a way to run a case so that a failing rank ends the job.
+// Shared by MPI tests: the session that main made, and a way to run a case so that a failing rank ends the job.
 #pragma once
 
 #include <cstdio>

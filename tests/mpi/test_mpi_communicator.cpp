@@ -55,7 +55,7 @@ TEST_CASE("MPI: a rank sends as many messages as the meter says") {
     compare("reduce-scatter",
             [&] { world.reduce_scatter(communicator_cases::tensor_of(whole), communicator_cases::tensor_of(part)); });
     std::vector<float> exchanged(whole.size());
-    for (const std::size_t in_a_part : {1UL, 7777UL, 200000UL}) {  // of several parts to a chunk
+    for (const std::size_t in_a_part : {1UL, 7777UL, 200000UL}) {  // several parts to a chunk
       const auto elements = static_cast<std::int64_t>(in_a_part) * size;
       compare("all-to-all", [&] {
         world.all_to_all(communicator_cases::tensor_of(whole).slice(0, 0, elements),
@@ -187,7 +187,7 @@ TEST_CASE("MPI: the grid on real ranks") {
   });
 }
 
-TEST_CASE("MPI: the check macro throws MPI's own words, the expression and the place") {
+TEST_CASE("MPI: the check macro throws MPI's words with the expression and place") {
   int size = 0;
   try {
     MPI_CHECK(MPI_Comm_size(MPI_COMM_NULL, &size));

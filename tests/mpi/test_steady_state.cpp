@@ -28,7 +28,7 @@ TEST_CASE("MPI: a steady step allocates nothing") {
       world.broadcast(communicator_cases::tensor_of(small), 0);
       world.barrier();
     };
-    // Which of the recycled operations serves what may still shift for a few steps, so each grows to all sizes.
+    // The use of each recycled operation may still shift for a few steps, so each grows to all sizes.
     for (int warm = 0; warm < 20; ++warm) step();
     const long before = test::allocations();
     for (int steady = 0; steady < 5; ++steady) step();

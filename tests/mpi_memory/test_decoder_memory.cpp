@@ -51,7 +51,7 @@ void use(Decoder& decoder) {
 
 }  // namespace
 
-TEST_CASE("MPI: a decoder's memory planned is memory used, by category, in every layout") {
+TEST_CASE("MPI: a decoder's memory is as planned by category in every layout") {
   run_on_all_ranks("decoder memory", [](Communicator& world) {
     if (world.size() != 4) return;
     for (const Decoding& test : kDecodings) {

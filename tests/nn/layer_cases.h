@@ -33,7 +33,7 @@ void add_expert_layer_cases(CaseList& cases);
 void add_block_cases(CaseList& cases, double dropout);
 
 AttentionSizes attention_sizes(double dropout);
-/// Of a head's norm, which bends where the head is small, smaller steps.
+/// Step of finite differences: smaller with a norm per head, which bends where the head is small.
 float step_of(const AttentionSizes& sizes);
 inline constexpr MlpSizes kMlpSizes{.hidden = kHidden, .ffn = kFeedForward};
 /// Without expert ranks, whose exchange the parity tests play.
@@ -59,8 +59,8 @@ struct TestedMoe : TestedLayer {
   Moe::Saved saved;
 };
 
-/// Of a layer that sees an encoder's output: that is made of its input, each row and then a multiple of it, so that dx
-/// has both gradients, and every rank has the rows that it makes.
+/// Wraps a layer that sees an encoder's output. That output is made of the layer's input, each row and then a multiple
+/// of it, so that dx has both gradients, and every rank has the rows that it makes.
 template <class Tested>
 struct SeeingItsInput final : TestedLayer {
   template <class... Arguments>

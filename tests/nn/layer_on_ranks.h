@@ -20,7 +20,7 @@ namespace megatron::test {
 // Sizes of all cases. Four heads and eight rows: up to four ranks, also sequence parallel. Of four ranks' parts of the
 // padded vocabulary the third is partly padding and the fourth wholly.
 inline constexpr std::int64_t kSequence = 8, kSamples = 3, kHidden = 24, kHeads = 4, kFeedForward = 40;
-inline constexpr std::int64_t kEncoderSequence = 2 * kSequence;  ///< of the stream that cross-attention sees
+inline constexpr std::int64_t kEncoderSequence = 2 * kSequence;  ///< length of the stream that cross-attention sees
 inline constexpr std::int64_t kVocab = 40, kPaddedVocab = 64, kPositions = 12;
 inline constexpr double kLossScale = 0.37;  ///< the only one of context.gradient_scales
 
@@ -44,10 +44,10 @@ struct LayerCase {
   std::int64_t out = 0;  ///< width of y; 0: y is a loss, f64 [1], and dy is kLossScale
   Cut in_cut = Cut::rows, out_cut = Cut::rows;
   std::function<std::unique_ptr<TestedLayer>(ParameterBuilder&)> make;
-  std::int64_t groups = kHeads;  ///< of heads that share keys and values
-  float step = 0.02f;            ///< of finite differences
+  std::int64_t groups = kHeads;  ///< groups of heads that share keys and values
+  float step = 0.02f;            ///< step of finite differences
   bool encoder = false;          ///< samples have types, lengths and labels
-  std::int64_t columns = 1;      ///< that make a sample with a label
+  std::int64_t columns = 1;      ///< columns that make a sample with a label
 };
 
 /// Every layer of nn/; with `dropout` as the probability of all their masks.
@@ -72,7 +72,7 @@ class LayerOnRank {
 
   /// y of this rank for a whole x. y is filled with NaN before.
   std::vector<double> forward(const std::vector<float>& whole_x);
-  /// What the last forward of a layer with an output added to the loss; its gradient comes back with kLossScale.
+  /// Term that the last forward of a layer with an output added to the loss; its gradient comes back with kLossScale.
   double loss() const { return loss_.values()[0]; }
   /// dx of this rank for a whole dy, after a forward. dx is filled with NaN before, or shares memory with dy.
   std::vector<float> backward(const std::vector<float>& whole_dy, bool in_place = false);

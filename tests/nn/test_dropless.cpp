@@ -44,7 +44,7 @@ constexpr std::int64_t kTokens = kSequence * kSamples;
 
 }  // namespace
 
-TEST_CASE("experts without drops: the numbers of room for all tokens, whatever the buffer") {
+TEST_CASE("experts without drops: results equal room for all tokens at any buffer") {
   const std::int64_t top_k = GENERATE(1, 2, 3);
   MoeSizes sizes = moe_sizes(4, top_k);
   sizes.router.renormalize = top_k > 1;
@@ -69,7 +69,7 @@ TEST_CASE("experts without drops: the numbers of room for all tokens, whatever t
   }
 }
 
-TEST_CASE("experts without drops: all tokens to the same experts, and none to the others") {
+TEST_CASE("experts without drops: all tokens may choose the same experts") {
   const std::int64_t top_k = GENERATE(1, 2);
   MoeSizes sizes = moe_sizes(4, top_k);
   sizes.router.renormalize = false;
@@ -80,7 +80,7 @@ TEST_CASE("experts without drops: all tokens to the same experts, and none to th
       LayerOnRank rank(layer, world, false);
       NamedValues parameters = random_parameters(layer);
       std::fill(parameters.at("moe.router.weight").begin(), parameters.at("moe.router.weight").end(), 0.0f);
-      set_values(rank.store(), parameters);  // of equal scores the lower experts come first
+      set_values(rank.store(), parameters);  // among equal scores the lower experts come first
       all.y = rank.forward(random_input(layer));
       all.dx = rank.backward(random_output_gradient(layer));
       for (const Parameter& parameter : rank.store().all()) {
@@ -100,7 +100,7 @@ TEST_CASE("experts without drops: all tokens to the same experts, and none to th
     require_close(got, want);
     const auto places = static_cast<std::int64_t>(std::ceil(buffer * static_cast<double>(kTokens * top_k) / 4));
     const std::int64_t most = (kTokens + places - 1) / places;
-    std::vector<std::int64_t> expected(4, 0);  // those without tokens take none
+    std::vector<std::int64_t> expected(4, 0);  // experts without tokens take none
     std::fill_n(expected.begin(), top_k, most);
     CHECK(rounds == expected);
     CHECK(norm_of(got.gradients.at("moe.experts.3.up.weight")) == 0);
@@ -108,7 +108,7 @@ TEST_CASE("experts without drops: all tokens to the same experts, and none to th
   }
 }
 
-TEST_CASE("experts without drops: of many experts neighbours share the larger number of rounds") {
+TEST_CASE("experts without drops: neighbours share the larger count of rounds") {
   ExpertRounds few(64), many(128);
   for (std::int64_t i = 0; i < 128; ++i) {
     if (i < 64) few.raise(i, i % 5 + 1);
@@ -123,7 +123,7 @@ TEST_CASE("experts without drops: of many experts neighbours share the larger nu
   CHECK(many.most() == 5);
 }
 
-TEST_CASE("experts without drops: a round computes the eighths of its places that are filled") {
+TEST_CASE("experts without drops: a round computes the eighths that are filled") {
   ExpertRounds rounds(3, 80);
   rounds.raise(0, 121);
   rounds.raise(1, 80);

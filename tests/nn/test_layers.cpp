@@ -106,7 +106,7 @@ std::vector<Comparison> compare_with_differences(const LayerCase& layer) {
 
 }  // namespace
 
-TEST_CASE("gradients of every layer's input and parameters are the forward's finite differences") {
+TEST_CASE("layers: gradients are the finite differences of the forward") {
   for (const LayerCase& layer : layer_cases(kDropout)) {
     for (const Comparison& comparison : compare_with_differences(layer)) {
       INFO(layer.name << ": " << comparison.name);
@@ -170,7 +170,7 @@ TEST_CASE("a backward in place, dx over dy, gives the same bits") {
   CHECK(apart == in_place);
 }
 
-TEST_CASE("tensor ranks together compute the unsplit layer: outputs, input gradients, parameter gradients") {
+TEST_CASE("layers: tensor ranks together compute the unsplit layer") {
   const int ranks = GENERATE(2, 4);
   const bool sequence_parallel = GENERATE(false, true);
   for (const LayerCase& layer : layer_cases(kDropout)) {

@@ -84,8 +84,8 @@ std::vector<std::int64_t> products(Communicator& world, int tensor, std::int64_t
   return ops.rows;
 }
 
-/// What happens in the backward of a column-parallel matrix [8, 6] under sequence parallelism on two ranks, and in the
-/// run of what that has deferred.
+/// Events in the backward of a column-parallel matrix [8, 6] under sequence parallelism on two ranks, and in the run of
+/// the work that it has deferred.
 std::vector<Events> column_parallel_events(Communicator& world, bool deferred) {
   Events events;
   RecordedCommunicator recorded(world, events);

@@ -1,4 +1,4 @@
-// What the verbs give on given random data, for tests in which only who does the work changes.
+// Results of the verbs on given random data, for tests in which only the threads that do the work change.
 #pragma once
 
 #include <algorithm>

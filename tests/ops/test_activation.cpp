@@ -86,12 +86,12 @@ TEMPLATE_TEST_CASE("bias_activation_forward of every activation", "", float, BFl
   }
 }
 
-TEST_CASE("activations keep their relative accuracy in the left tail, and their limits") {
+TEST_CASE("activations: accurate relative to the value in the left tail") {
   const Backend backend = make_test_backend();
   for (const ActivationCase& c : kCases) {
     CAPTURE(c.name);
     const float inputs[] = {-4, -3, -1e-3f, 0, 30, -300};
-    Owned<float> x({6, c.x_columns(1)}, 1.0f), y({6, 1});  // what gates let through is 1
+    Owned<float> x({6, c.x_columns(1)}, 1.0f), y({6, 1});  // the values that gates let through are 1
     for (std::int64_t i = 0; i < 6; ++i) x[i * c.x_columns(1)] = inputs[i];
     backend.ops->bias_activation_forward({.x = x, .bias = {}, .y = y, .activation = c.activation});
     CHECK(y.value(0) == Approx(c.function(-4)).epsilon(1e-5));
@@ -113,8 +113,7 @@ TEST_CASE("activations let NaN through to where a step can see it") {
   }
 }
 
-TEMPLATE_TEST_CASE("bias_activation_backward of every activation: dx is set, dbias is added to", "", float, BFloat16,
-                   Float16) {
+TEMPLATE_TEST_CASE("bias_activation_backward: sets dx and adds to dbias", "", float, BFloat16, Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
   for (const ActivationCase& c : kCases) {

@@ -1,4 +1,4 @@
-// What every verb does with a dtype the backend lacks, and with arguments that do not fit.
+// How every verb treats a dtype that the backend lacks, and arguments that do not fit.
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "support/catch.h"
@@ -113,7 +113,7 @@ TEST_CASE("a dtype the backend lacks is refused with verb and dtype") {
   CHECK_THROWS_WITH(ops.copy(ids, Owned<float>({8})), Contains("copy") && Contains("i32"));
 }
 
-TEST_CASE("tensors of one call that should be of one dtype are our own error, with the verb and both dtypes") {
+TEST_CASE("arguments: differing dtypes in one call are an error naming both") {
   const Backend backend = make_test_backend();
   Ops& ops = *backend.ops;
   std::vector<std::uint16_t> memory(256);
@@ -217,7 +217,7 @@ TEST_CASE("parts of rows, and weights of them, that do not fit are our own error
   CHECK_THAT(mix(triples, x), Contains("mix_rows_forward"));
   CHECK_THAT(mix(short_logits, x), Contains("mix_rows_forward"));
   CHECK_THAT(mix(logits, narrow_rows), Contains("mix_rows_forward"));
-  // Of two logits the backward needs both parts.
+  // With two logits the backward needs both parts.
   CHECK_THAT(complaint([&] {
                backend.ops->mix_rows_backward({pairs, {}, {}, x, x, {}, x, pairs});
              }),

@@ -153,7 +153,7 @@ TEST_CASE("the attention reference's gradients are its slopes", "[attention]") {
   check_reference_slopes(c, x);
 }
 
-TEST_CASE("attention is the same to the bit, again and on a rank with some of the heads and samples", "[attention]") {
+TEST_CASE("attention: same bits again and on a rank with some heads and samples", "[attention]") {
   const Backend backend = make_test_backend();
   Ops& ops = *backend.ops;
   AttentionCase c = plain(129, 2, 4, 16);

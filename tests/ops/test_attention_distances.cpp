@@ -49,8 +49,8 @@ TEMPLATE_TEST_CASE("attention with a bias of distances, of 16-bit elements: ever
   }
 }
 
-TEMPLATE_TEST_CASE("attention with a bias of distances: queries and keys of other lengths, groups, offsets",
-                   "[attention][distances]", float, BFloat16, Float16) {
+TEMPLATE_TEST_CASE("attention with a bias of distances: lengths and groups and offsets", "[attention][distances]",
+                   float, BFloat16, Float16) {
   const Backend backend = make_test_backend();
   const auto check = [&](const AttentionCase& c) { check_case<TestType>(*backend.ops, c, kRounding<TestType>); };
   for (const std::int64_t size : {16, 64}) {
@@ -107,8 +107,7 @@ TEST_CASE("attention with a bias of distances: sequences of several tiles of key
   check_case<BFloat16>(*backend.ops, biased(plain(80, 2, 2, 136, false), {}), kRounding<BFloat16>);
 }
 
-TEST_CASE("attention with a bias of distances: a bias of one number changes nothing, one of a distance moves there",
-          "[attention][distances]") {
+TEST_CASE("attention with a bias of distances: a constant bias changes nothing", "[attention][distances]") {
   const Backend backend = make_test_backend();
   AttentionCase c = biased(plain(40, 1, 2, 8, false), {});
   Inputs<> x(c);
@@ -128,7 +127,7 @@ TEST_CASE("attention with a bias of distances: a bias of one number changes noth
   for (std::int64_t i = 3; i < c.queries; ++i) CHECK(out[c.at_query(i, 0, 1)] == Approx(x.v[c.at_key(i - 3, 0, 1)]));
 }
 
-TEST_CASE("the attention reference's gradients with a bias of distances are its slopes", "[attention][distances]") {
+TEST_CASE("attention with a bias of distances: reference gradients are its slopes", "[attention][distances]") {
   AttentionCase c = plain(9, 2, 4, 5);
   c.keys = 13;
   c.key_heads = 2;
@@ -141,8 +140,8 @@ TEST_CASE("the attention reference's gradients with a bias of distances are its 
   check_reference_slopes(c, x);
 }
 
-TEMPLATE_TEST_CASE("the gradient of a bias of distances has the same bits again, and need not be asked for",
-                   "[attention][distances]", float, BFloat16) {
+TEMPLATE_TEST_CASE("attention with a bias of distances: repeatable and optional gradient", "[attention][distances]",
+                   float, BFloat16) {
   const Backend backend = make_test_backend();
   AttentionCase c = biased(plain(150, 3, 4, 64, false), {});
   c.key_heads = 2;

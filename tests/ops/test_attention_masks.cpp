@@ -128,8 +128,8 @@ TEMPLATE_TEST_CASE("attention of 16-bit elements: the largest heads", "[attentio
   check_case<TestType>(*backend.ops, c, kTolerance<TestType>);
 }
 
-TEMPLATE_TEST_CASE("attention: a later chunk with documents, window, padding, slopes, groups and dropout, all at once",
-                   "[attention]", float, BFloat16, Float16) {
+TEMPLATE_TEST_CASE("attention: a later chunk with all masks and dropout at once", "[attention]", float, BFloat16,
+                   Float16) {
   const Backend backend = make_test_backend();
   for (const auto& [size, key_heads] : {std::pair<std::int64_t, std::int64_t>{16, 1}, {64, 2}, {128, 4}}) {
     AttentionCase c = plain(size == 64 ? 150 : 90, 3, 4, size);
@@ -156,8 +156,8 @@ TEMPLATE_TEST_CASE("attention: a later chunk with documents, window, padding, sl
   }
 }
 
-TEMPLATE_TEST_CASE("attention: keys and values that are padding may hold NaN, and have no gradients", "[attention]",
-                   float, BFloat16, Float16) {
+TEMPLATE_TEST_CASE("attention: padded keys and values may hold NaN and have no gradients", "[attention]", float,
+                   BFloat16, Float16) {
   const Backend backend = make_test_backend();
   for (const std::int64_t size : {64, 128, 136}) {
     for (const bool causal : {false, true}) {

@@ -1,4 +1,4 @@
-// What counting operations say of attention.
+// Counts of attention by counting operations.
 #include <algorithm>
 #include <cstdint>
 

@@ -33,7 +33,7 @@ struct Result {
   Owned<T> gradient;
 };
 
-/// What `parts` ranks would do, each with its slice of the columns; the reductions by hand.
+/// Does the work of `parts` ranks, each with its slice of the columns; the reductions by hand.
 template <class T>
 Result<T> sharded(Ops& ops, const Owned<T>& logits, std::int64_t vocab, int parts, const Owned<std::int32_t>& targets,
                   const Owned<float>& weights, float scale) {
@@ -114,8 +114,8 @@ TEST_CASE("logits of minus infinity count nothing, wherever in a row they are") 
   }
 }
 
-TEMPLATE_TEST_CASE("loss and gradient against fp64 and finite differences, whole and in 2 and 4 parts", "", float,
-                   BFloat16, Float16) {
+TEMPLATE_TEST_CASE("cross entropy: whole and split agree with fp64 and finite differences", "", float, BFloat16,
+                   Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
   struct Case {

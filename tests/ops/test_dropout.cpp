@@ -78,7 +78,7 @@ TEST_CASE("about the right share is kept, in rows, columns and samples alike") {
   CHECK_FALSE(mask_of(backend, {s, b, h}, another) == mask);
 }
 
-TEST_CASE("the mask follows the contract in every row, position and sample of many") {
+TEST_CASE("dropout: the mask follows the contract in every row and sample") {
   const Backend backend = make_test_backend();
   for (const std::int64_t h : {64, 37}) {
     const std::int64_t s = 50, b = 7;
@@ -98,7 +98,7 @@ TEST_CASE("the mask follows the contract in every row, position and sample of ma
   }
 }
 
-TEST_CASE("the mask is the same whatever part of the batch and sequence a rank holds") {
+TEST_CASE("dropout: the mask does not depend on the part that a rank holds") {
   const Backend backend = make_test_backend();
   const std::int64_t s = 12, b = 6, h = 37;
   const Owned<std::int32_t> positions = counting_ids(s, 100);
@@ -121,8 +121,7 @@ TEST_CASE("the mask is the same whatever part of the batch and sequence a rank h
   }
 }
 
-TEMPLATE_TEST_CASE("dropout_add_forward and backward against the mask, with every optional argument", "", float,
-                   BFloat16, Float16) {
+TEMPLATE_TEST_CASE("dropout_add: forward and backward follow the mask with all options", "", float, BFloat16, Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
   for (const std::int64_t h : {1, 7, 33, 1000, 2050}) {

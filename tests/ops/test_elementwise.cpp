@@ -59,7 +59,7 @@ TEST_CASE("a box of a normal matrix is the same numbers as in the whole") {
   CHECK_THROWS_AS(backend.ops->normal({.y = outside, .first_column = 296, .global_columns = columns}), Error);
 }
 
-TEST_CASE("normal variates have the moments of a normal distribution, and elements past 2^34 are others") {
+TEST_CASE("normal variates: normal moments and other numbers past element 2^34") {
   const Backend backend = make_test_backend();
   const std::int64_t n = 400000;
   Owned<float> y({n});
@@ -125,7 +125,7 @@ TEMPLATE_TEST_CASE("add and scale work in place", "", float, BFloat16, Float16) 
   }
 }
 
-TEST_CASE("what is too large for f16 becomes infinity, and what is no number stays none") {
+TEST_CASE("f16: what is too large becomes infinity and NaN stays NaN") {
   const Backend backend = make_test_backend();
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const float values[] = {65504, -65504, 65519, 65520, -1e9f, infinity, std::numeric_limits<float>::quiet_NaN(), 1e-9f};
@@ -196,7 +196,7 @@ TEST_CASE("copy keeps equal types bit by bit and converts between float types") 
   }
 }
 
-TEST_CASE("16-bit floats: every value survives the way to float and back, and rounding is to nearest even") {
+TEST_CASE("16-bit floats: values survive the round trip and ties go to even") {
   std::int64_t wrong = 0;
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
@@ -223,8 +223,7 @@ TEST_CASE("16-bit floats: every value survives the way to float and back, and ro
   CHECK(to_bfloat16(std::numeric_limits<float>::max()).bits == 0x7F80);
 }
 
-TEMPLATE_TEST_CASE("element by element operations on parts that begin anywhere touch nothing else", "", float, BFloat16,
-                   Float16) {
+TEMPLATE_TEST_CASE("elementwise: operations on parts that begin anywhere stay inside", "", float, BFloat16, Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
   const std::int64_t n = 100;

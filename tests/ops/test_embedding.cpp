@@ -35,8 +35,8 @@ TEMPLATE_TEST_CASE("embedding_forward looks up, and gives zero for rows of other
   }
 }
 
-TEMPLATE_TEST_CASE("embedding_backward adds, repeated ids included, and only to rows that are here", "", float,
-                   BFloat16, Float16) {
+TEMPLATE_TEST_CASE("embedding_backward: adds also for repeated ids and only to local rows", "", float, BFloat16,
+                   Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
   for (const std::int64_t h : {1, 7, 33}) {
@@ -56,8 +56,7 @@ TEMPLATE_TEST_CASE("embedding_backward adds, repeated ids included, and only to 
   }
 }
 
-TEMPLATE_TEST_CASE("embedding_backward adds in order of i, to the last bit, whatever ids are frequent", "", float,
-                   BFloat16, Float16) {
+TEMPLATE_TEST_CASE("embedding_backward: adds in order of i to the last bit", "", float, BFloat16, Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
   struct Case {

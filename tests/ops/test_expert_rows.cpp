@@ -157,8 +157,8 @@ TEMPLATE_TEST_CASE("combine_gates_backward: products of rows, 0 without a place"
   }
 }
 
-TEMPLATE_TEST_CASE("combine_rows: ranges of slots one after the other, and then the rows of all choices", "[experts]",
-                   float, BFloat16, Float16) {
+TEMPLATE_TEST_CASE("combine_rows: ranges of slots in turn and then rows of all choices", "[experts]", float, BFloat16,
+                   Float16) {
   const Backend backend = make_test_backend();
   for (const std::int64_t h : kWidths) {
     CAPTURE(h);

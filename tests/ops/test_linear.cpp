@@ -16,7 +16,7 @@ struct Size {
 // Even and odd rows, columns of whole vectors and not.
 const Size kSizes[] = {{1, 1, 1}, {6, 33, 8}, {7, 33, 8}, {64, 20, 96}, {33, 20, 96}, {6, 5, 13}, {0, 4, 8}};
 
-/// Of a type whose results are rounded more than once on their way, where a backend does not fuse.
+/// Tolerance of a type: results are rounded more than once on their way where a backend does not fuse.
 template <class T>
 constexpr double kTolerance = std::is_same_v<T, BFloat16>  ? 1e-2
                               : std::is_same_v<T, Float16> ? 2e-3

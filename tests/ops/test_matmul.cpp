@@ -66,7 +66,7 @@ void check_product(Ops& ops, std::int64_t m, std::int64_t n, std::int64_t k, boo
       c.at(i / n, i % n) = narrow<Result>(std::numeric_limits<float>::quiet_NaN());
   }
   ops.matmul({a.tensor(), b.tensor(), ta, tb, c.tensor(), accumulate});
-  // What rounding to Result may change, once, is forgiven.
+  // A single rounding to Result is allowed for.
   const double unit = std::is_same_v<Result, BFloat16> ? 0x1p-8 : std::is_same_v<Result, Float16> ? 0x1p-11 : 0;
   double worst = 0;
   for (std::int64_t i = 0; i < m; ++i) {
@@ -98,8 +98,7 @@ TEST_CASE("matmul: every transpose, setting and adding, awkward sizes, strided",
   }
 }
 
-TEMPLATE_TEST_CASE("matmul of 16-bit inputs into c of their type, rounded once, and into f32", "[matmul]", BFloat16,
-                   Float16) {
+TEMPLATE_TEST_CASE("matmul: 16-bit inputs give results rounded once or in f32", "[matmul]", BFloat16, Float16) {
   const Backend backend = make_test_backend();
   const std::int64_t sizes[][3] = {{1, 1, 1}, {7, 1, 33}, {33, 7, 129}, {64, 48, 300}, {1, 300, 129}};
   for (const auto& size : sizes) {
@@ -157,8 +156,7 @@ TEST_CASE("matmul of 16-bit inputs over several tiles in every direction", "[mat
   }
 }
 
-TEMPLATE_TEST_CASE("matmul keeps infinities and what is no number, and overflows to infinity", "[matmul]", BFloat16,
-                   Float16) {
+TEMPLATE_TEST_CASE("matmul: infinities and NaN are kept and overflow becomes infinity", "[matmul]", BFloat16, Float16) {
   const Backend backend = make_test_backend();
   const auto multiply = [&](float x, float y) {
     TestVector<TestType> a(2, narrow<TestType>(x)), b(2, narrow<TestType>(y)), c(1);

@@ -165,7 +165,7 @@ TEMPLATE_TEST_CASE("jitter_rows: factors by sample, position and element, set or
   }
 }
 
-TEST_CASE("jitter_rows: the factors fill their range evenly, and none of amount 0 changes anything", "[experts]") {
+TEST_CASE("jitter_rows: factors fill their range evenly and amount 0 does nothing", "[experts]") {
   const Backend backend = make_test_backend();
   const std::int64_t s = 8, b = 8, h = 256;
   const Owned<std::int32_t> positions = counting_ids(s);

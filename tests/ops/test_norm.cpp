@@ -139,8 +139,8 @@ TEST_CASE("a constant row normalises to beta") {
   CHECK(static_cast<double>(rstd[0]) == Approx(1 / std::sqrt(kEpsilon)));
 }
 
-TEMPLATE_TEST_CASE("layer_norm_backward against finite differences: dx is set, dgamma and dbeta are added to", "",
-                   float, BFloat16, Float16) {
+TEMPLATE_TEST_CASE("layer_norm_backward: agrees with finite differences and adds to dgamma", "", float, BFloat16,
+                   Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
   const Form& form = GENERATE(from_range(std::begin(kForms), std::end(kForms)));
@@ -187,7 +187,7 @@ TEMPLATE_TEST_CASE("layer_norm_backward against finite differences: dx is set, d
     for (std::size_t i = 0; i < want_sum.size(); ++i) want_sum[i] += bypass.value(static_cast<std::int64_t>(i));
     CHECK(difference(dx, want_sum, 5e-6) == "");
     for (double& g : want_dgamma) g = 1 + 2 * g;  // two calls
-    for (double& g : want_dbeta) g = -1 + 2 * g;  // of which one without beta knows nothing
+    for (double& g : want_dbeta) g = -1 + 2 * g;  // left as it was by a norm without beta
     CHECK(difference(dgamma, want_dgamma, 5e-6) == "");
     CHECK(difference(dbeta, want_dbeta, 5e-6) == "");
 
@@ -306,7 +306,7 @@ void check_norm(Ops& ops, const Form& form, Shape shape, std::int64_t elements,
 TEMPLATE_TEST_CASE("layer norm of the sizes of models, aligned and not, against fp64", "", float, BFloat16, Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
-  // Of every way that a backend may take: a row in a warp's registers, in a block's, in none; more rows than are
+  // Sizes for every way that a backend may take: a row in a warp's registers, in a block's, in none; more rows than are
   // worked on together.
   for (const auto& [n, h] : {std::pair<std::int64_t, std::int64_t>{150, 64},
                              {70, 256},
@@ -330,8 +330,8 @@ TEMPLATE_TEST_CASE("layer norm of the sizes of models, aligned and not, against 
   }
 }
 
-TEMPLATE_TEST_CASE("layer norm over the channels of heads that lie in the product of query, key and value", "", float,
-                   BFloat16, Float16) {
+TEMPLATE_TEST_CASE("layer norm: over channels of heads inside the query-key-value product", "", float, BFloat16,
+                   Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
   for (const std::int64_t d : {3, 7, 33, 64, 72, 128, 256, 1000}) {

@@ -46,7 +46,7 @@ TEST_CASE("adamw follows its fp64 reference over several updates") {
   }
 }
 
-TEST_CASE("the first update is the learning rate against the gradient's sign; zero gradients only decay") {
+TEST_CASE("adamw: the first update is the rate against the gradient's sign") {
   const Backend backend = make_test_backend();
   Owned<float> value({3}, 1.0f), m({3}), v({3});
   const Owned<float> gradient({3}, {1e-3f, -100, 0}), factor({1}, 1.0f), skip({1});
@@ -75,7 +75,7 @@ TEST_CASE("a skipped update changes nothing, whatever the gradient is") {
   CHECK(v == v_before);
 }
 
-TEST_CASE("sgd follows its fp64 reference over several updates, with and without momentum") {
+TEST_CASE("sgd: follows its fp64 reference with and without momentum") {
   const Backend backend = make_test_backend();
   for (const std::int64_t n : {1, 7, 33, 1000}) {
     for (const bool with_momentum : {true, false}) {
@@ -106,7 +106,7 @@ TEST_CASE("sgd follows its fp64 reference over several updates, with and without
   }
 }
 
-TEST_CASE("sgd by hand: decay is a part of the gradient, and of the momentum; a skipped update changes nothing") {
+TEST_CASE("sgd: decay is part of the gradient and a skipped update does nothing") {
   const Backend backend = make_test_backend();
   Owned<float> value({2}, {4, -2}), m({2}, {1, 0});
   const Owned<float> gradient({2}, {2, 8}), factor({1}, 0.5f), advance({1}), skip({1}, 1.0f);
@@ -179,7 +179,7 @@ TEST_CASE("clip_factor: norm, factor and the decision to skip") {
   CHECK(clip(16, 0, 1, std::numeric_limits<double>::infinity()) == std::vector<float>{4, 1, 1});
 }
 
-TEST_CASE("updates of a part of the parameters, beginning anywhere, are those of the whole") {
+TEST_CASE("updates: any part of the parameters is updated like the whole") {
   const Backend backend = make_test_backend();
   const std::int64_t n = 1030;
   const Owned<float> gradient = random_tensor({n}, 1), value = random_tensor({n}, 2), factor({1}, 0.5f), skip({1});

@@ -24,7 +24,7 @@ struct RotaryCase {
     const Tensor product = memory.tensor().slice(0, offset, shape().elements()).view(shape());
     return product.slice(2, first_head * d, heads * d).split_last(heads);
   }
-  /// Of the first channel of a head, in the memory.
+  /// Index of the first channel of a head, in the memory.
   std::int64_t at(std::int64_t token, std::int64_t head) const {
     return offset + token * shape()[2] + (first_head + head) * d;
   }
@@ -86,8 +86,7 @@ void check(Ops& ops, const RotaryCase& c) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("rotary turns pairs of a head's first and second half by position, against fp64", "", float,
-                   BFloat16, Float16) {
+TEMPLATE_TEST_CASE("rotary: turns pairs of a head's two halves by position as in fp64", "", float, BFloat16, Float16) {
   const Backend backend = make_test_backend();
   for (const RotaryCase& c : {RotaryCase{1, 1, 1, 2, 1}, RotaryCase{7, 2, 3, 33, 5}, RotaryCase{33, 1, 2, 64, 32},
                               RotaryCase{5, 3, 7, 64, 8}, RotaryCase{40, 2, 12, 128, 64}, RotaryCase{3, 2, 2, 80, 16},
@@ -125,7 +124,7 @@ TEST_CASE("rotary there and back is where it was, and keeps lengths") {
   CHECK(difference(y, x, 5e-7) == "");
 }
 
-TEST_CASE("scores of turned queries and keys depend on how far apart they are alone") {
+TEST_CASE("rotary: scores depend only on the distance of queries and keys") {
   const Backend backend = make_test_backend();
   const std::int64_t d = 16;
   const Owned<float> frequency({d / 2}, frequencies(d / 2)), query = random_tensor({d}, 1), key = random_tensor({d}, 2);

@@ -29,7 +29,7 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// What route_forward says, in doubles, and both losses.
+/// Results of route_forward, in doubles, and both losses.
 struct Reference {
   Sizes size;
   bool renormalize = false;

@@ -1,4 +1,4 @@
-// What experts were asked for, added up over calls, and the bias that balances them: by hand.
+// Choices of experts, added up over calls, and the bias that balances them: by hand.
 #include <cmath>
 #include <limits>
 
@@ -60,7 +60,7 @@ TEST_CASE("tally_routes: gaps of many rows, and none", "[experts]") {
   CHECK(least[0] == double{1e-7f});
 }
 
-TEST_CASE("shift_choice_bias: towards the mean, and not at all where an expert has it", "[experts]") {
+TEST_CASE("shift_choice_bias: moves towards the mean and not where it is met", "[experts]") {
   const Backend backend = make_test_backend();
   Owned<float> bias({4}, std::vector<float>{0, 0.5f, -0.25f, 1});
   const auto shift = [&](std::vector<double> choices, float rate) {

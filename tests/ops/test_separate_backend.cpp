@@ -52,7 +52,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("separate: the host cannot touch the device's memory, its operations can", "[separate]") {
+TEST_CASE("separate: the host cannot touch device memory but operations can", "[separate]") {
   Fixture f(Copies::late);
   f.backend.ops->fill(f.x, 3);
   CHECK(f.read(f.x) == 3);
@@ -69,7 +69,7 @@ TEST_CASE("separate: the host cannot touch the device's memory, its operations c
         }) == SIGSEGV);
 }
 
-TEST_CASE("separate: what was copied out is there when its ticket is complete, not before", "[separate]") {
+TEST_CASE("separate: a copy to the host is there when its ticket is complete", "[separate]") {
   Fixture f(Copies::late);
   f.backend.ops->fill(f.x, 3);
   const Ticket out = f.device.start_copy_to_host(f.host, f.x.data(), sizeof(float), f.device.mark());
@@ -81,7 +81,7 @@ TEST_CASE("separate: what was copied out is there when its ticket is complete, n
   CHECK(f.device.complete({}));
 }
 
-TEST_CASE("separate: late copies overtake no operation, early ones only unrelated ones", "[separate]") {
+TEST_CASE("separate: only early copies overtake and only unrelated operations", "[separate]") {
   for (const Copies copies : {Copies::early, Copies::late}) {
     Fixture f(copies);
     *f.host = 5;
@@ -104,7 +104,7 @@ TEST_CASE("separate: late copies overtake no operation, early ones only unrelate
   }
 }
 
-TEST_CASE("separate: operations that are not told to wait for a copy may come before it", "[separate]") {
+TEST_CASE("separate: operations not told to wait may come before a copy", "[separate]") {
   Fixture f(Copies::late);
   *f.host = 5;
   f.backend.ops->fill(f.x, 1);
@@ -116,8 +116,7 @@ TEST_CASE("separate: operations that are not told to wait for a copy may come be
   CHECK(f.read(f.y) == 5);
 }
 
-TEST_CASE("separate: operations that are not told to wait for a late copy come before it, the others after it",
-          "[separate]") {
+TEST_CASE("separate: only operations ordered after a late copy come after it", "[separate]") {
   Fixture f(Copies::late);
   f.backend.ops->fill(f.x, 1);
   Ticket out = f.device.start_copy_to_host(f.host, f.x.data(), sizeof(float), f.device.mark());

@@ -26,7 +26,7 @@ std::vector<std::string> tasks_of_process() {
   return tasks;
 }
 
-/// Those that were not there before; of the others some may have ended meanwhile, as earlier tests' do.
+/// Tasks that were not there before; some of the others may have ended meanwhile, as earlier tests' do.
 std::vector<std::string> tasks_since(const std::vector<std::string>& before) {
   std::vector<std::string> tasks = tasks_of_process();
   std::erase_if(tasks, [&](const auto& task) { return std::count(before.begin(), before.end(), task) != 0; });
@@ -86,7 +86,7 @@ TEST_CASE("an error on any thread of a team reaches the caller", "[threads]") {
   }
 }
 
-TEST_CASE("workers are started once, block signals except those of crashes, and one thread starts none", "[threads]") {
+TEST_CASE("team: workers start once and block all signals but those of crashes", "[threads]") {
   std::thread([] {  // a separate rank, so that no other test's workers are counted
     const std::vector<std::string> before = tasks_of_process();
     const auto new_tasks = [&] { return tasks_since(before); };

@@ -28,7 +28,7 @@ Results attention(Ops& ops, const AttentionCase& problem) {
 
 }  // namespace
 
-TEST_CASE("row-wise and elementwise verbs give the same bits on any number of threads", "[threads]") {
+TEST_CASE("threads: any number gives row-wise and elementwise verbs the same bits", "[threads]") {
   const Backend one = make_cpu_backend();
   struct Size {
     std::int64_t s, b, h;
@@ -88,7 +88,7 @@ TEST_CASE("attention gives the same bits on any number of threads", "[threads]")
   }
 }
 
-TEST_CASE("matmul on several threads: to rounding that of one, and always the same bits", "[threads]") {
+TEST_CASE("threads: matmul equals one thread's to rounding and repeats its bits", "[threads]") {
   const Backend one = make_cpu_backend();
   const std::int64_t sizes[][3] = {{129, 333, 77}, {1, 2000, 1100}, {2000, 1, 1100}, {5, 700, 900}, {768, 256, 96}};
   for (const auto& [m, n, k] : sizes) {

@@ -43,7 +43,7 @@ TEST_CASE("vector_exp is faithful over the whole range") {
   CHECK(std::isnan(vector_exp(std::numeric_limits<float>::quiet_NaN())));
 }
 
-TEST_CASE("vector_exp_within_80 is faithful between its ends and constant past them") {
+TEST_CASE("vector_exp_within_80: faithful between its ends and constant past them") {
   double worst = 0;
   for (float x = -80; x <= 80; x += 0.001f) {
     worst = worst_of(worst, ulps(vector_exp_within_80(x), std::exp(static_cast<double>(x))));
@@ -66,7 +66,7 @@ TEST_CASE("vector_logistic is right to a few units") {
   CHECK(vector_logistic(1000) == 1);
 }
 
-TEST_CASE("vector_normal is right to a few units, and its left tail relative to itself") {
+TEST_CASE("vector_normal: right to a few units and relatively in its left tail") {
   double worst = 0, worst_tail = 0, worst_far = 0;
   for (float z = -13; z < 13; z += 0.0007f) {
     const double want = 0.5 * std::erfc(-static_cast<double>(z) / std::sqrt(2.0));

@@ -105,7 +105,7 @@ TEMPLATE_TEST_CASE("verbs work in what was counted of their arguments", "", floa
   }
 }
 
-TEST_CASE("plan_routes works in what was counted: nothing in order, a key for each row at random") {
+TEST_CASE("working memory: plan_routes uses exactly what was counted") {
   const int threads = GENERATE(1, 3);
   const ExpertSlots layout{.experts = 4, .capacity = 5};
   for (const std::int64_t s : {1, 700}) {
@@ -131,7 +131,7 @@ TEST_CASE("verbs that were not told of need nothing") {
         }) == 0);
 }
 
-TEST_CASE("what was not reserved is allocated once and kept, and reserving gives it back") {
+TEST_CASE("working memory: unreserved memory is allocated once and kept") {
   CountingAllocator allocator;
   CpuOps ops(allocator);
   Owned<BFloat16> a({64, 64}), c({64, 64});
@@ -180,8 +180,7 @@ TEST_CASE("shorter sequences never need more") {
 
 #ifndef MEGATRON_TEST_SANITIZED
 // Hidden: a ctest runs it by itself, since the library finds memory in what other tests have given back.
-TEST_CASE("a matrix library without memory for a product is out of memory, and works again with some",
-          "[.][fault-79]") {
+TEST_CASE("working memory: a matrix library without memory fails and recovers", "[.][fault-79]") {
   constexpr std::int64_t n = 2000;
   std::vector<float> a(n * n, 1.0f), b(n * n, 1.0f), c(n * n, 0.0f);
   const auto multiply = [&](std::int64_t size) {

@@ -62,7 +62,7 @@ inline std::vector<float> copy_of(ConstTensor x) {
   return {x.as<float>(), x.as<float>() + x.elements()};
 }
 
-/// Of what this rank counts.
+/// Norm of the gradients that this rank counts.
 inline double norm_of(const ParameterStore& store) {
   double sum = 0;
   for (const Parameter& parameter : store.all()) {

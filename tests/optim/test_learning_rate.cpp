@@ -51,7 +51,7 @@ TEST_CASE("linear, constant and inverse-square-root decay after the same warm-up
   CHECK(floored.at(9000) == 1e-4);
 }
 
-TEST_CASE("warmup-stable-decay: the peak until the decay at the end, which goes down in four shapes") {
+TEST_CASE("warmup-stable-decay: stays at the peak until a decay in four shapes") {
   LearningRate rate = with(DecayStyle::warmup_stable_decay);
   rate.wsd_decay_length = 4000;
   const auto at = [&](WsdStyle style, std::int64_t samples) {
@@ -79,7 +79,7 @@ TEST_CASE("warmup-stable-decay: the peak until the decay at the end, which goes 
   CHECK(at(WsdStyle::linear, 8000) == Approx(8e-5).epsilon(1e-12));
 }
 
-TEST_CASE("without warm-up the first update has (nearly) the peak; the rate never leaves [0, peak]") {
+TEST_CASE("learning rate: without warm-up the first update has nearly the peak") {
   for (const auto style :
        {DecayStyle::cosine, DecayStyle::linear, DecayStyle::constant, DecayStyle::inverse_square_root}) {
     const LearningRate rate{.peak = 1, .minimum = 0.1, .warmup_length = 0, .decay_length = 1000, .style = style};
@@ -94,7 +94,7 @@ TEST_CASE("without warm-up the first update has (nearly) the peak; the rate neve
   }
 }
 
-TEST_CASE("the first update's rate is not zero and grows by the batch with warm-up") {
+TEST_CASE("learning rate: warm-up begins above zero and grows by the batch") {
   // Two updates of 48 samples: the first applies [0, 48) and uses at(48).
   CHECK(published.at(48) == Approx(1.5e-4 * 0.048).epsilon(1e-12));
   CHECK(published.at(96) == Approx(2 * published.at(48)).epsilon(1e-12));
@@ -109,7 +109,7 @@ TEST_CASE("a run shorter than its warm-up, or of no length, gives finite rates")
   CHECK(empty.at(1) == 0.5);
 }
 
-TEST_CASE("decay styles are found by the input file's name, others refused by name") {
+TEST_CASE("learning rate: decay styles are found by name and others refused") {
   CHECK(decay_style("cosine") == DecayStyle::cosine);
   CHECK(decay_style("linear") == DecayStyle::linear);
   CHECK(decay_style("constant") == DecayStyle::constant);

@@ -22,7 +22,7 @@ TEST_CASE("the loss scale comes down from 2^32 and grows as Megatron's does", "[
   CHECK(scaler.scale() == 0x1p32);
   scaler.update(true);
   CHECK(scaler.scale() == 0x1p31);
-  scaler.update(true);  // which is not refilled
+  scaler.update(true);  // the hysteresis is not refilled
   CHECK(scaler.scale() == 0x1p30);
 
   good_steps(scaler, 999);
@@ -60,7 +60,7 @@ TEST_CASE("the loss scale has a floor and a ceiling") {
   CHECK(scaler.scale() == LossScaler::kLargest);
 }
 
-TEST_CASE("a constant loss scale stays, whatever happens and whatever a checkpoint says") {
+TEST_CASE("loss scaler: a constant scale ignores overflows and checkpoints") {
   LossScaler scaler({.constant = 128});
   scaler.update(true);
   scaler.update(true);
@@ -72,7 +72,7 @@ TEST_CASE("a constant loss scale stays, whatever happens and whatever a checkpoi
   CHECK(LossScaler({}).scale() == 1);
 }
 
-TEST_CASE("loss scaler: a checkpoint resumes in the middle of a window, and a broken one is refused", "[fault-35]") {
+TEST_CASE("loss scaler: a checkpoint resumes within a window or is refused", "[fault-35]") {
   const LossScalerSettings settings{.constant = 0, .initial = 256, .window = 7, .hysteresis = 3};
   const auto bad = [](int step) { return step % 19 == 3 || step % 19 == 4 || step % 31 == 9; };
   for (int stop = 1; stop < 120; ++stop) {

@@ -60,7 +60,7 @@ std::string difference(ConstTensor got, const std::vector<double>& want, double 
 
 }  // namespace
 
-TEST_CASE("AdamW follows its fp64 reference over clipped and unclipped steps, decay only where it belongs") {
+TEST_CASE("AdamW: follows its fp64 reference and decays only where it belongs") {
   run_as_threads(1, [](Communicator& world) {
     const ProcessGrid grid(world, {});
     Backend backend = make_cpu_backend();
@@ -146,7 +146,7 @@ TEST_CASE("clip_norm 0 leaves gradients as they are") {
   });
 }
 
-TEST_CASE("scaled gradients with their loss scale are the update of the gradients themselves, bit for bit") {
+TEST_CASE("optimizer: scaled gradients with their scale give the same update") {
   const auto train = [](double loss_scale, double width) {
     std::vector<float> values;
     run_as_threads(1, [&](Communicator& world) {
@@ -171,7 +171,7 @@ TEST_CASE("scaled gradients with their loss scale are the update of the gradient
   for (const double width : {0.05, 0.8}) CHECK(train(65536, width) == train(1, width));  // not clipped, clipped
 }
 
-TEST_CASE("16-bit values are the rounded master, and the master trains as f32 values do") {
+TEST_CASE("optimizer: 16-bit values are the rounded master that trains as f32") {
   const DType type = GENERATE(DType::bf16, DType::f16);
   run_as_threads(1, [&](Communicator& world) {
     const ProcessGrid grid(world, {});
@@ -210,7 +210,7 @@ TEST_CASE("16-bit values are the rounded master, and the master trains as f32 va
   });
 }
 
-TEST_CASE("SGD: momentum, L2 decay where it belongs, clipping, and no more memory than it needs") {
+TEST_CASE("SGD: momentum and L2 decay and clipping without unneeded memory") {
   for (const double momentum : {0.9, 0.0}) {
     CAPTURE(momentum);
     run_as_threads(1, [&](Communicator& world) {
@@ -251,7 +251,7 @@ TEST_CASE("SGD: momentum, L2 decay where it belongs, clipping, and no more memor
   }
 }
 
-TEST_CASE("a loss that is not finite skips the update on every rank, and says which of the two it was") {
+TEST_CASE("optimizer: a bad loss skips the update and is told from bad gradients") {
   const float infinity = std::numeric_limits<float>::infinity();
   struct Case {
     double loss;

@@ -1,4 +1,4 @@
-// What ranks must agree on in an update, and the state that data ranks share.
+// Agreement of the ranks in an update, and the state that data ranks share.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -66,7 +66,7 @@ std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged,
 
 }  // namespace
 
-TEST_CASE("one number that is not finite on one rank makes all ranks of the model skip, as if the step had not been") {
+TEST_CASE("optimizer: one bad number on one rank makes the whole model skip") {
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                              -std::numeric_limits<float>::infinity());
   const int bad_rank = GENERATE(0, 1, 3);
@@ -88,7 +88,7 @@ TEST_CASE("one number that is not finite on one rank makes all ranks of the mode
   }
 }
 
-TEST_CASE("a loss that is not finite on one rank is known on all, and changes nothing") {
+TEST_CASE("optimizer: a bad loss on one rank is known on all and changes nothing") {
   constexpr GridShape shape{.tensor = 2, .data = 2, .pipeline = 2};
   const int bad_term = GENERATE(0, 1);
   for (int bad_rank = -1; bad_rank < shape.ranks(); ++bad_rank) {
@@ -102,7 +102,7 @@ TEST_CASE("a loss that is not finite on one rank is known on all, and changes no
       set_gradients(store, 1, 0.3);
       Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
       const std::vector<float> before = copy_of(store.values());
-      // Of two terms either.
+      // Either of two terms may be the bad one.
       const double bad = world.rank() == bad_rank ? NAN : 3;
       const double sums[] = {bad_term == 0 ? bad : 3, bad_term == 1 ? bad : 3};
       const ConstTensor losses(sums, {2}, DType::f64);
@@ -128,7 +128,7 @@ void declare_with_expert(ParameterStore& store, const ProcessGrid& grid) {
 
 }  // namespace
 
-TEST_CASE("one number that is not finite in one rank's experts makes all ranks skip") {
+TEST_CASE("optimizer: one bad number in one rank's experts makes all ranks skip") {
   const GridShape shape = GENERATE(GridShape{.tensor = 2, .data = 4, .expert = 2}, GridShape{.data = 2, .expert = 2},
                                    GridShape{.context = 2, .data = 2, .pipeline = 2, .expert = 2});
   const bool distributed = GENERATE(false, true);
@@ -166,7 +166,7 @@ TEST_CASE("one number that is not finite in one rank's experts makes all ranks s
   }
 }
 
-TEST_CASE("an update with experts: one more sum, of one number over the ranks that share them out, but with shards") {
+TEST_CASE("optimizer: experts cost one more one-number sum except with shards") {
   constexpr GridShape shape{.tensor = 2, .data = 4, .expert = 2};
   const bool distributed = GENERATE(false, true);
   run_as_threads(shape.ranks(), [&](Communicator& world) {
@@ -182,7 +182,7 @@ TEST_CASE("an update with experts: one more sum, of one number over the ranks th
     TrafficMeter model, expert, copies;
     grid.model().set_meter(&model);
     grid.expert().set_meter(&expert);
-    if (!distributed) grid.copies().set_meter(&copies);  // which then does not count the gathers of values
+    if (!distributed) grid.copies().set_meter(&copies);  // with shards it would count the gathers of values
     step.run(kUpdate, {});
     communicator_cases::expect(model.operations == 1 && expert.operations == (distributed ? 0 : 1) &&
                                    copies.operations == (distributed ? 0 : 1),
@@ -193,7 +193,7 @@ TEST_CASE("an update with experts: one more sum, of one number over the ranks th
   });
 }
 
-TEST_CASE("the norm is the whole model's: counted parts of all tensor ranks and stages, the same on every rank") {
+TEST_CASE("optimizer: the norm is the whole model's and the same on every rank") {
   std::vector<bool> unused;
   const std::vector<RankState> states = train_with(0, -1, false, unused);
   double square_sum = 0;
@@ -211,7 +211,7 @@ TEST_CASE("the norm is the whole model's: counted parts of all tensor ranks and 
   }
 }
 
-TEST_CASE("an update: one sum over the model, one over data ranks, losses included") {
+TEST_CASE("optimizer: one sum over the model and one over data ranks per update") {
   constexpr GridShape shape{.tensor = 2, .data = 2, .pipeline = 2};
   run_as_threads(shape.ranks(), [&](Communicator& world) {
     const ProcessGrid grid(world, shape);
@@ -322,7 +322,7 @@ Assembled train_on_data_ranks(int ranks, DType type, bool distributed) {
 
 }  // namespace
 
-TEST_CASE("data ranks that share the state make the same updates, bit for bit, skipped steps included") {
+TEST_CASE("optimizer: data ranks that share the state make the same updates") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   CAPTURE(name_of(type));
   Assembled whole = train_on_data_ranks(2, type, false);

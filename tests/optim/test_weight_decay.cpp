@@ -4,7 +4,7 @@
 
 using namespace megatron;
 
-TEST_CASE("the weight decay goes from its start to its end over the run, up or down") {
+TEST_CASE("weight decay: goes from its start to its end over the run") {
   const WeightDecay constant{.start = 0.1, .end = 0.3, .run_samples = 1000};
   for (const std::int64_t samples : {0, 1, 500, 1000, 2000}) CHECK(constant.at(samples) == 0.1);
 
@@ -29,7 +29,7 @@ TEST_CASE("the weight decay goes from its start to its end over the run, up or d
   CHECK(WeightDecay{.start = 0.1, .style = WeightDecayStyle::cosine}.at(0) == 0);  // a run of no length is at its end
 }
 
-TEST_CASE("weight decay styles are found by the input file's name, others refused by name") {
+TEST_CASE("weight decay: styles are found by name and others refused") {
   CHECK(weight_decay_style("constant") == WeightDecayStyle::constant);
   CHECK(weight_decay_style("linear") == WeightDecayStyle::linear);
   CHECK(weight_decay_style("cosine") == WeightDecayStyle::cosine);

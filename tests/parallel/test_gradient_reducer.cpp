@@ -78,7 +78,7 @@ float expected(const Parameter& parameter, const GridCoordinates& at, const Grid
 
 }  // namespace
 
-TEST_CASE("partial gradients are summed over exactly the ranks that hold parts of them") {
+TEST_CASE("gradient reducer: sums partial gradients over exactly their holders") {
   const int context = GENERATE(1, 2);
   GridShape shape = kGrid;
   shape.context = context;
@@ -144,7 +144,7 @@ TEST_CASE("copies have the same bits afterwards, whatever the numbers") {
   }
 }
 
-TEST_CASE("the sums of a bucket start once all of it is ready, and only once a step") {
+TEST_CASE("gradient reducer: a bucket's sums start once all of it is ready") {
   CountingCommunicator world(0, 2);
   const ProcessGrid grid(world, {.data = 2});
   TrafficMeter data;
@@ -175,7 +175,7 @@ TEST_CASE("the sums of a bucket start once all of it is ready, and only once a s
   }
 }
 
-TEST_CASE("on paper the sums take the scratch memory and the messages that they really take") {
+TEST_CASE("gradient reducer: counted memory and messages are those really taken") {
   CountingCommunicator world(0, kGrid.ranks());
   const ProcessGrid grid(world, kGrid);
   TrafficMeter tensor, data, ends, all_stages, sharing;
@@ -201,7 +201,7 @@ TEST_CASE("on paper the sums take the scratch memory and the messages that they 
   CHECK(sharing.bytes_sent == (17 + 3) * 4);
 }
 
-TEST_CASE("gradient reducer: with shards every copy has its own parts, the same bits as without") {
+TEST_CASE("gradient reducer: with shards each copy gets its parts bit for bit") {
   const GridShape shape = GENERATE(GridShape{.data = 2, .pipeline = 2, .ties = {{0, 1}}}, GridShape{.data = 5},
                                    GridShape{.tensor = 2, .data = 3, .pipeline = 3, .ties = {{0, 2}, {0, 1, 2}}},
                                    GridShape{.tensor = 2, .data = 4},

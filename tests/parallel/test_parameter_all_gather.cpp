@@ -21,7 +21,7 @@ void declare_all(ParameterStore& store) {
 
 }  // namespace
 
-TEST_CASE("every rank's part of every bucket reaches all data ranks, in the values' type, round after round") {
+TEST_CASE("parameter all-gather: every part reaches all data ranks in each round") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   const int ranks = GENERATE(2, 3, 4);
   CAPTURE(name_of(type), ranks);

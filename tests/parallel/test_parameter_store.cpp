@@ -30,7 +30,7 @@ Parameter vector_of(const std::string& name, std::int64_t size, double constant 
 
 }  // namespace
 
-TEST_CASE("parameters lie in order of declaration, at multiples of 64 bytes unless they are adjacent") {
+TEST_CASE("parameter store: parameters lie in order at multiples of 64 bytes") {
   const Backend backend = make_cpu_backend();
   ParameterStore store;
   CHECK(store.declare(vector_of("a", 5)) == 0);
@@ -104,7 +104,7 @@ TEST_CASE("names are unique, and nothing is declared after the memory is there")
   CHECK_THROWS_AS(store.declare(vector_of("b", 5)), Error);
 }
 
-TEST_CASE("initial values are a function of seed, name and global element: any cut gives parts of the same matrix") {
+TEST_CASE("parameter store: initial values follow from seed and name and element") {
   const Backend backend = make_cpu_backend();
   const std::int64_t rows = 12, columns = 20;
   const auto initialised = [&](const std::string& name, Shape offset, Shape extent, std::uint64_t seed) {
@@ -298,7 +298,7 @@ TEST_CASE("optimizer shards: experts are divided among their own copies") {
   CHECK((owned[0].first == 7 * 16 && owned[0].count == 16));
   CHECK((owned[1].first == 128 + 32 && owned[1].count == 32));
   CHECK((owned[2].first == 128 + 64 + 7 * 16 && owned[2].count == 16));
-  // Of two data ranks that share all experts out none has copies of another's.
+  // Two data ranks that share all experts out have no copies of each other's.
   ParameterStore alone;
   Parameter expert = vector_of("expert", 20);
   expert.copies = CopyGroup::experts;
@@ -336,7 +336,7 @@ TEST_CASE("tied parameters: one counts only if it is told to and counted before"
   CHECK_FALSE(store.at(third).owner);
 }
 
-TEST_CASE("parameter store: values alone lie where they would with gradients, and there are none") {
+TEST_CASE("parameter store: values alone keep their places without gradients") {
   Backend backend = make_cpu_backend();
   ParameterStore whole, values;
   for (ParameterStore* store : {&whole, &values}) {

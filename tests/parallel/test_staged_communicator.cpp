@@ -149,7 +149,7 @@ TEST_CASE("staged: every verb gives what the host's communicator gives") {
   }
 }
 
-TEST_CASE("staged: operations before the start are in it, operations after the wait follow it") {
+TEST_CASE("staged: operations before the start are in it and later ones follow") {
   const Copies copies = GENERATE(Copies::early, Copies::late);
   CHECK_NOTHROW(on_devices(4, copies, [](Communicator& staged, Backend& backend) {
     Ops& ops = *backend.ops;
@@ -166,8 +166,8 @@ TEST_CASE("staged: operations before the start are in it, operations after the w
     ops.scale(sum, 0);
     expect(fetch(*backend.device, after) == std::vector<float>(static_cast<std::size_t>(count), 10), "sums");
 
-    // What still reads the old contents is not overtaken by the message; who receives sends nothing, so that nothing
-    // else has brought its operations about.
+    // The message does not overtake operations that still read the old contents; the receiver sends nothing, so that
+    // nothing else has made its operations run.
     ops.fill(after, staged.rank());
     if (staged.rank() % 2 == 0) {
       staged.start_send(after, staged.rank() + 1, 0).wait();
@@ -201,7 +201,7 @@ TEST_CASE("staged: the host does not wait for its device") {
   }));
 }
 
-TEST_CASE("staged: pinned buffers are what was planned, whatever is in flight together") {
+TEST_CASE("staged: pinned buffers are as planned whatever is in flight") {
   const auto play = [](Communicator& group, const std::function<Tensor(std::int64_t)>& tensor) {
     const int rank = group.rank(), size = group.size();
     std::vector<Pending> pending;
@@ -248,7 +248,7 @@ TEST_CASE("staged: pinned buffers are what was planned, whatever is in flight to
   }));
 }
 
-TEST_CASE("staged: an all-to-all has pinned memory for what goes out and for what comes in") {
+TEST_CASE("staged: an all-to-all pins memory for what goes out and comes in") {
   const std::int64_t elements = GENERATE(1200, 2500000);
   CountingCommunicator counting(0, 4, "world", true);
   Arena arena("sizing");
@@ -288,7 +288,7 @@ TEST_CASE("staged: control values need no device") {
   }));
 }
 
-TEST_CASE("staged: a rank that fails wakes those who wait for it, and its own error is the one reported") {
+TEST_CASE("staged: a failing rank wakes those waiting and its error is reported") {
   try {
     on_devices(4, Copies::late, [](Communicator& staged, Backend& backend) {
       const Buffer memory(*backend.device, 4096);

@@ -26,7 +26,7 @@ float share_value(int rank, std::int64_t index) {
 
 struct RankResults {
   std::vector<float> entered, left;
-  std::int64_t first = 0;  // of the outside tensor's elements in the whole
+  std::int64_t first = 0;  // index in the whole of the outside tensor's first element
   bool alias_entered = false, alias_share = false;
   std::size_t arena_bytes = 0;
 };
@@ -67,7 +67,7 @@ std::vector<RankResults> on_ranks(int ranks, bool sequence_parallel) {
 
 }  // namespace
 
-TEST_CASE("a tensor region without sequence parallelism enters for nothing and leaves with the sum") {
+TEST_CASE("tensor region: without sequence parallelism it leaves with the sum") {
   const int ranks = GENERATE(1, 2, 4);
   for (const RankResults& rank : on_ranks(ranks, false)) {
     CHECK(rank.alias_entered);
@@ -83,7 +83,7 @@ TEST_CASE("a tensor region without sequence parallelism enters for nothing and l
   }
 }
 
-TEST_CASE("with sequence parallelism it enters with the whole sequence and leaves with its slice of the sum") {
+TEST_CASE("tensor region: with sequence parallelism it leaves with its slice") {
   const int ranks = GENERATE(2, 4);
   const std::vector<RankResults> results = on_ranks(ranks, true);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -122,7 +122,7 @@ TEST_CASE("enter and leave are each other's transpose") {
       inside +=
           static_cast<double>(result.entered[static_cast<std::size_t>(i)]) * static_cast<double>(share_value(rank, i));
     }
-    // What every rank holds a copy of counts once.
+    // Elements of which every rank holds a copy count once.
     if (!sequence_parallel && rank > 0) continue;
     for (std::size_t i = 0; i < result.left.size(); ++i) {
       outside += static_cast<double>(outside_value(result.first + static_cast<std::int64_t>(i))) *

@@ -28,7 +28,7 @@ Value grid(int tensor, int data, int pipeline) {
            fmt::format("parallel.pipeline={}", pipeline)}};
 }
 
-// Of 8 layers with its decoder's. Not with ReLU, whose derivative jumps where 16 bits round to the other side of 0.
+// It has 8 layers with its decoder's. Not with ReLU, whose derivative jumps where 16 bits round to the other side of 0.
 const std::vector<std::string> kRelativeT5 = {"model.family=t5",
                                               "model.layers=5",
                                               "model.decoder_layers=3",
@@ -105,7 +105,7 @@ Row row_of(const Choice& choice) {
   row.how.erase(row.how.begin(), row.how.begin() + 3);  // the grid is the row's own
   if (uneven) {
     const int chunks = row.pipeline * (has(row.how, "parallel.virtual_stages=2") ? 2 : 1);
-    // Of 8 layers; those that cannot be are refused like any other.
+    // Divisions of 8 layers; impossible ones are refused like any other choice.
     row.how.push_back(fmt::format("parallel.layers_per_stage={}", chunks == 2   ? "[3, 5]"
                                                                   : chunks == 4 ? "[1, 3, 3, 1]"
                                                                                 : "[8, 0]"));
@@ -147,7 +147,7 @@ std::set<Pair> all_pairs() {
   return pairs;
 }
 
-// Of many random rows with this pair the one that has the most pairs that are in no row yet; nothing if none is
+// The one of many random rows with this pair that has the most pairs that are in no row yet; nothing if no row is
 // possible.
 std::optional<Choice> best_row(const Pair& pair, const std::set<Pair>& missing, std::mt19937& random) {
   constexpr int kTries = 300;

@@ -15,7 +15,7 @@ struct Row {
   std::string name;
   int tensor, data, pipeline;
   std::vector<std::string> how;     ///< options: must not change what is learned
-  std::vector<std::string> trains;  ///< what is learned: the model, the batch, the optimizer's rule
+  std::vector<std::string> trains;  ///< options that decide what is learned: the model, the batch, the optimizer's rule
   std::string same_as;              ///< another row's name: the same numbers to the last bit
 };
 

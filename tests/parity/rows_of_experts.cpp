@@ -19,7 +19,7 @@ std::vector<Row> experts() {
   const std::vector<std::string> zero = {"parallel.schedule=zero_bubble"}, full = {"recompute.mode=full"};
   const std::vector<std::string> distributed = {"optimizer.distributed=true", "parallel.overlap_gradients=true"};
   const std::vector<std::string> two = {"parallel.expert=2"}, four = {"parallel.expert=4"};
-  const std::vector<std::string> half = {"precision.compute=bf16"};  // which may choose other experts
+  const std::vector<std::string> half = {"precision.compute=bf16"};  // may choose other experts
   const std::vector<std::string> four_experts = {"moe.experts=4", "moe.z_coefficient=0.001", "moe.ffn_hidden_size=48"};
   const std::vector<std::string> large = with_wide_gaps(four_experts, 136);
   // Small experts of which each token goes to three, in every second layer; some tokens find no room.

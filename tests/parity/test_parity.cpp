@@ -126,7 +126,7 @@ TEST_CASE("options together train the model that one rank trains") {
   }
 }
 
-TEST_CASE("experts without drops train what experts with room for all tokens train") {
+TEST_CASE("parity: experts without drops train as with room for all tokens") {
   const Row dropless = row_named(parity_rows(), "dropless, tensor 2");
   const TrainingTrace& trace = reference_of(dropless);
   CHECK(trace.gap > kLeastGap);
@@ -135,7 +135,7 @@ TEST_CASE("experts without drops train what experts with room for all tokens tra
 }
 
 // By hand, after a change of a model with experts: test_parity "[seeds]" -c "A ROW'S NAME".
-TEST_CASE("the first seed with which a row's router gap is above rounding, and all experts learn", "[.seeds]") {
+TEST_CASE("parity seeds: the first with a wide router gap where all experts learn", "[.seeds]") {
   for (const Row& row : parity_rows()) {
     if (config_of(row).model.moe.experts == 0) continue;
     DYNAMIC_SECTION(row.name) {
@@ -176,7 +176,7 @@ TEST_CASE("every possible pair of values of two options is tried together") {
   CHECK(impossible == refused);
 }
 
-TEST_CASE("the table's names are its own, and references and rows that must be the same train the same thing") {
+TEST_CASE("parity table: names are unique and equal rows train the same thing") {
   const std::vector<Row> rows = parity_rows();
   std::set<std::string> names;
   for (const Row& row : rows) {
@@ -194,7 +194,7 @@ TEST_CASE("the reference learns: the loss starts near ln(vocabulary) and moves")
   CHECK(trace.gradients.size() == 2 + 8 * 16 + 2);
 }
 
-TEST_CASE("several threads per rank train the same model, and bit-identically with the same number") {
+TEST_CASE("parity: several threads per rank train the same model") {
   // Wide enough that products, norms and the rest are worth cutting up.
   Config config = tiny_config();
   config.model.hidden_size = 128;

@@ -53,7 +53,7 @@ Trained train(const Config& config, const std::string& from, const std::string& 
 
 }  // namespace
 
-TEST_CASE("options together leave no trace of a break, and any resumes from any other's checkpoint", "[fault-17]") {
+TEST_CASE("resume: options together leave no trace and load any checkpoint", "[fault-17]") {
   const ShardFolder folder;
   const std::string tokens = make_corpus(folder), sentences = make_sentence_corpus(folder);
   const std::vector<Row>& rows = covering_set().rows;

@@ -28,21 +28,22 @@ struct TwoStreams {
   int split = 0;
 
   int first_piece(Stream stream) const { return stream == Stream::main ? split : 0; }
-  // What lies between piece and piece + 1.
+  // Links between piece and piece + 1.
   std::vector<Link> links_behind(int piece) const {
     if (piece < 0) return {};
     return piece < split ? std::vector{kEncoder} : std::vector{kMain, kEncoder};
   }
 };
 
-// What the r-th piece passes on of a micro-batch on a stream: a distinct number where the stream begins, and r more
-// in every piece after that.
+// Value that the r-th piece passes on for a micro-batch on a stream: a distinct number where the stream begins, and r
+// more in every piece after that.
 double forward_value(const TwoStreams& model, int micro_batch, Stream stream, int piece) {
   const auto triangle = [](int n) { return n * (n + 1) / 2; };
   return 1000 * micro_batch + 100 * static_cast<int>(stream) + triangle(piece) - triangle(model.first_piece(stream));
 }
 
-// What the r-th piece passes back: the sum of what it and all later pieces passed on, taken from their slots.
+// Value that the r-th piece passes back: the sum of the values that it and all later pieces passed on, taken from their
+// slots.
 double backward_value(const TwoStreams& model, int micro_batch, Stream stream, int piece, int pieces) {
   double sum = 0;
   for (int r = piece; r < pieces; ++r) sum += forward_value(model, micro_batch, stream, r);
@@ -292,15 +293,15 @@ void check_schedule(const Schedule& schedule, int chunks = 1) {
 
 }  // namespace
 
-TEST_CASE("GPipe: every micro-batch arrives in order with its values, forwards and backwards, in the planned slots") {
+TEST_CASE("GPipe: micro-batches arrive in order in the planned slots") {
   check_schedule(gpipe);
 }
 
-TEST_CASE("1F1B: every micro-batch arrives in order with its values, forwards and backwards, in the planned slots") {
+TEST_CASE("1F1B: micro-batches arrive in order in the planned slots") {
   check_schedule(one_f_one_b);
 }
 
-TEST_CASE("interleaved: every micro-batch goes round the ring in order with its values, for any number of them") {
+TEST_CASE("interleaved: any number of micro-batches goes round the ring in order") {
   for (const int chunks : {2, 3}) {
     check_schedule(
         [&](int stage, int stages, int micro_batches) { return interleaved(stage, stages, micro_batches, chunks); },
@@ -311,7 +312,7 @@ TEST_CASE("interleaved: every micro-batch goes round the ring in order with its 
   }
 }
 
-TEST_CASE("zero bubble: gradients pass before the weights' share, which finds its micro-batch's slot as it was") {
+TEST_CASE("zero bubble: weight gradients find their slot as it was") {
   check_schedule(zero_bubble);
 }
 
@@ -340,7 +341,7 @@ TEST_CASE("slots hold what was planned and not a byte more") {
   });
 }
 
-TEST_CASE("time is charged to forward and backward in training, and to evaluation outside it") {
+TEST_CASE("executor: time counts as forward and backward or as evaluation") {
   std::array<double, kSectionCount> training{}, evaluation{};
   run_as_threads(1, [&](Communicator& world) {
     const ProcessGrid grid(world, {});

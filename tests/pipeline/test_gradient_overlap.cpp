@@ -1,4 +1,4 @@
-// Which gradient sums are in flight when the last backward of a step is over: played on paper, by any layout.
+// The gradient sums in flight when the last backward of a step is over: played on paper, by any layout.
 #include "comm/counting_communicator.h"
 #include "model/family.h"
 #include "ops/counting_ops.h"
@@ -65,7 +65,7 @@ Started play(int stages, int stage, bool overlap, const std::string& schedule = 
 
 }  // namespace
 
-TEST_CASE("each layer's gradients are on their way when the backward has passed it") {
+TEST_CASE("gradient overlap: a layer's sums start when the backward has passed it") {
   const Started one_stage = play(1, 0, true), first = play(2, 0, true), last = play(2, 1, true);
   CHECK(one_stage.under_backward == 4);  // all but the first, which holds the tied table
   CHECK(one_stage.all == 5);
@@ -75,12 +75,12 @@ TEST_CASE("each layer's gradients are on their way when the backward has passed 
   CHECK(last.all == 3);
 }
 
-TEST_CASE("with chunks each chunk's last backward sends its own, and deferred weight gradients do theirs") {
+TEST_CASE("gradient overlap: each chunk's last backward starts its own sums") {
   for (const std::string schedule : {"interleaved", "zero_bubble"}) {
     for (const int stage : {0, 1}) {
       CAPTURE(schedule, stage);
       const Started started = play(2, stage, true, schedule);
-      // Of an interleaved last stage even the first bucket: the tied table lies after chunk 0.
+      // On an interleaved last stage even the first bucket is in flight: the tied table lies after chunk 0.
       CHECK(started.under_backward == (schedule == "interleaved" && stage == 1 ? 3 : 2));
       CHECK(started.all == 3);
     }

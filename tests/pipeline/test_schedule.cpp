@@ -67,7 +67,7 @@ std::string chunks_of(const std::vector<Action>& list, Kind kind) {
 
 }  // namespace
 
-TEST_CASE("every training schedule does every unit once and holds the slots it promises") {
+TEST_CASE("schedules: every training schedule does each unit once in its slots") {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
       for (int stage = 0; stage < stages; ++stage) {
@@ -87,7 +87,7 @@ TEST_CASE("every training schedule does every unit once and holds the slots it p
 
         const auto cut = zero_bubble(stage, stages, micro_batches);
         check_list(cut, micro_batches);
-        CHECK(slot_count(cut) <= std::min(stages, micro_batches));  // what 1F1B's first stage holds
+        CHECK(slot_count(cut) <= std::min(stages, micro_batches));  // as 1F1B's first stage
         CHECK(leading_forwards(cut) == leading_forwards(alternating));
         CHECK(order == order_of(cut, Kind::backward_input));
         CHECK(order == order_of(cut, Kind::backward_weight));
@@ -97,7 +97,7 @@ TEST_CASE("every training schedule does every unit once and holds the slots it p
   }
 }
 
-TEST_CASE("interleaved does every unit once and holds the slots it promises, for any number of micro-batches") {
+TEST_CASE("interleaved: every unit is done once in the promised slots") {
   for (int stages = 2; stages <= 8; ++stages) {
     for (int chunks = 1; chunks <= 4; ++chunks) {
       for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
@@ -125,7 +125,7 @@ TEST_CASE("interleaved does every unit once and holds the slots it promises, for
   }
 }
 
-TEST_CASE("interleaved with 4 stages, 2 chunks and 8 micro-batches is Megatron-LM's") {
+TEST_CASE("interleaved: 4 stages and 2 chunks give Megatron-LM's order") {
   for (int stage = 0; stage < 4; ++stage) {
     const auto list = interleaved(stage, 4, 8, 2);
     CHECK(leading_forwards(list) == 10 - 2 * stage + 1);  // the warm-up's and the first steady one
@@ -137,7 +137,7 @@ TEST_CASE("interleaved with 4 stages, 2 chunks and 8 micro-batches is Megatron-L
   CHECK(interleaved(1, 4, 6, 1) != one_f_one_b(1, 4, 6));  // twice the warm-up, for what it is worth
 }
 
-TEST_CASE("the end of the model shares no slot with other chunks, whose slots need no room for logits") {
+TEST_CASE("slots: the end of the model shares none with other chunks") {
   for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
     for (const auto& list : {interleaved(3, 4, micro_batches, 3), forward_only(3, 4, micro_batches, 3)}) {
       std::set<int> ends, others;
@@ -148,7 +148,7 @@ TEST_CASE("the end of the model shares no slot with other chunks, whose slots ne
   }
 }
 
-TEST_CASE("1F1B with 4 stages and 8 micro-batches warms up with 3, 2, 1, 0 and holds 4, 3, 2, 1") {
+TEST_CASE("1F1B: 4 stages warm up with 3 2 1 0 forwards and hold 4 3 2 1 slots") {
   for (int stage = 0; stage < 4; ++stage) {
     const auto list = one_f_one_b(stage, 4, 8);
     CHECK(leading_forwards(list) == 3 - stage + 1);  // the warm-up's and the first steady one
@@ -184,7 +184,7 @@ TEST_CASE("a forward-only list never needs more slots than training") {
   }
 }
 
-TEST_CASE("slots are freed out of order, by the weight gradient where a backward is cut in two") {
+TEST_CASE("slots: freed out of order by the weight gradient of a cut backward") {
   std::vector<Action> list = {
       {.kind = Kind::forward, .micro_batch = 0},         {.kind = Kind::forward, .micro_batch = 1},
       {.kind = Kind::backward_input, .micro_batch = 0},  {.kind = Kind::forward, .micro_batch = 2},

@@ -30,7 +30,7 @@ void for_all_sizes(Check check) {
 
 }  // namespace
 
-TEST_CASE("GPipe and 1F1B have the published bubble and hold what they promise, for all sizes") {
+TEST_CASE("simulation: GPipe and 1F1B have the published bubble at all sizes") {
   for_all_sizes([](int p, int m) {
     for (const std::string name : {"gpipe", "1f1b"}) {
       for (const SendMode mode : {SendMode::buffered, SendMode::nonblocking}) {
@@ -53,7 +53,7 @@ TEST_CASE("GPipe and 1F1B have the published bubble and hold what they promise, 
   });
 }
 
-TEST_CASE("interleaved has the published bubble for any number of micro-batches from the stages on, and no deadlock") {
+TEST_CASE("simulation: interleaved has the published bubble and no deadlock") {
   for_all_sizes([](int p, int m) {
     for (int v = 1; p > 1 && v <= 4; ++v) {
       for (const SendMode mode : kModes) {
@@ -77,7 +77,7 @@ TEST_CASE("interleaved has the published bubble for any number of micro-batches 
   });
 }
 
-TEST_CASE("a smaller last group of micro-batches would deadlock: 4 stages, 3 chunks, 5 micro-batches") {
+TEST_CASE("simulation: a smaller last group of micro-batches would deadlock") {
   // The lists as Megatron-LM's rules would make them, were it not for its rule that stages divide micro-batches.
   std::vector<std::vector<Action>> lists;
   for (int stage = 0; stage < 4; ++stage) {
@@ -101,7 +101,7 @@ TEST_CASE("a smaller last group of micro-batches would deadlock: 4 stages, 3 chu
   CHECK(simulate(lists, {.sends = SendMode::buffered}).deadlock);
 }
 
-TEST_CASE("zero bubble leaves a third of 1F1B's bubble, holds no more than 1F1B's first stage, and never deadlocks") {
+TEST_CASE("simulation: zero bubble leaves a third of 1F1B's bubble") {
   for_all_sizes([](int p, int m) {
     const auto one = simulate(make_schedules("1f1b", p, m));
     for (const SendMode mode : kModes) {
@@ -129,7 +129,7 @@ TEST_CASE("zero bubble leaves a third of 1F1B's bubble, holds no more than 1F1B'
   });
 }
 
-TEST_CASE("no schedule without chunks deadlocks when every send waits for its receiver, given receives posted ahead") {
+TEST_CASE("simulation: with receives ahead no schedule without chunks deadlocks") {
   for_all_sizes([](int p, int m) {
     const SimulationOptions options{.sends = SendMode::synchronous, .receive_ahead = true};
     for (const std::string& name : names_of(kSchedules)) {
@@ -142,7 +142,7 @@ TEST_CASE("no schedule without chunks deadlocks when every send waits for its re
   });
 }
 
-TEST_CASE("with chunks every stage of the ring may stand in a send that is asked for later") {
+TEST_CASE("simulation: with chunks a ring of synchronous sends can deadlock") {
   const SimulationOptions options{.sends = SendMode::synchronous, .receive_ahead = true, .gradient_buffers = 2};
   const auto result = simulate(make_schedules("interleaved", 8, 16, 4), options);
   CHECK(result.deadlock);
@@ -162,8 +162,7 @@ TEST_CASE("evaluation with two slots runs without stalls") {
   });
 }
 
-TEST_CASE(
-    "evaluation over chunks never deadlocks with its two slots, and runs without stalls from p micro-batches on") {
+TEST_CASE("simulation: evaluation over chunks never deadlocks with two slots") {
   for_all_sizes([](int p, int m) {
     for (int v = 2; p > 1 && v <= 4; ++v) {
       for (const SendMode mode : kModes) {
@@ -186,7 +185,7 @@ TEST_CASE("a message that is not the one meant is found: channels are queues") {
   CHECK(result.explanation.find("gets micro-batch 0's of piece 0") != std::string::npos);
 }
 
-TEST_CASE("synchronous sends without receives posted ahead are the classic 1F1B deadlock, and it is found") {
+TEST_CASE("simulation: sends without receives ahead are 1F1B's classic deadlock") {
   const auto lists = make_schedules("1f1b", 2, 4);
   const auto result = simulate(lists, {.sends = SendMode::synchronous, .receive_ahead = false});
   REQUIRE(result.deadlock);
@@ -196,7 +195,7 @@ TEST_CASE("synchronous sends without receives posted ahead are the classic 1F1B 
   CHECK_FALSE(simulate(lists, {.sends = SendMode::nonblocking, .receive_ahead = false}).deadlock);
 }
 
-TEST_CASE("mismatched lists deadlock and the explanation names the stage and what it waits for") {
+TEST_CASE("simulation: a deadlock's explanation names the stage and its wait") {
   auto lists = make_schedules("gpipe", 2, 3);
   std::erase_if(lists[0], [](const Action& a) { return a.kind == Kind::forward && a.micro_batch == 2; });
   std::erase_if(lists[0], [](const Action& a) { return a.kind == Kind::backward && a.micro_batch == 2; });
@@ -206,7 +205,7 @@ TEST_CASE("mismatched lists deadlock and the explanation names the stage and wha
         std::string::npos);
 }
 
-TEST_CASE("a slot is not reused before its output was received, nor a gradient's buffer") {
+TEST_CASE("simulation: a slot is not reused before its output was received") {
   // The neighbour works three seconds on something else before it asks.
   const std::vector<Action> busy(3, {.kind = Kind::backward_weight});
   std::vector<std::vector<Action>> lists = {{{.micro_batch = 0}, {.micro_batch = 1}}, busy};
@@ -233,7 +232,7 @@ TEST_CASE("with a single gradient buffer two stages of two chunks deadlock") {
   CHECK(result.explanation.find("for a gradient buffer that has not been received") != std::string::npos);
 }
 
-TEST_CASE("chunks follow each other around the ring and a cut backward frees the next stage early") {
+TEST_CASE("simulation: a cut backward frees the next stage early") {
   // One micro-batch through 2 stages × 2 chunks: four forwards in a row, nothing overlaps.
   const std::vector<std::vector<Action>> ring = {{{.chunk = 0}, {.chunk = 1, .slot = 1}},
                                                  {{.chunk = 0}, {.chunk = 1, .slot = 1}}};
@@ -317,7 +316,7 @@ TEST_CASE("the drawing is wrapped to the width and cut after some blocks") {
   }
 }
 
-TEST_CASE("the first micro-batches of an evaluation go through in any number, in the slots that they have there") {
+TEST_CASE("simulation: an evaluation may play any number of first micro-batches") {
   for_all_sizes([](int p, int m) {
     for (int chunks = 1; chunks <= (p > 1 ? 3 : 1); ++chunks) {
       const std::vector<std::vector<Action>> whole = evaluation_lists(p, m, chunks);
@@ -344,8 +343,8 @@ TEST_CASE("the first micro-batches of an evaluation go through in any number, in
   });
 }
 
-TEST_CASE("an action's seconds may depend on when it starts: what arrives at 5 is waited for from there on") {
-  for (const double first : {1.0, 3.0, 7.0}) {  // of the first stage's forward, until which the second one waits anyway
+TEST_CASE("simulation: an action's seconds may depend on when it starts") {
+  for (const double first : {1.0, 3.0, 7.0}) {  // seconds of stage 0's forward, for which stage 1 waits anyway
     CAPTURE(first);
     const auto seconds = [first](int stage, const Action& action, double start) {
       if (stage == 0 && action.kind == Action::Kind::forward) return first;

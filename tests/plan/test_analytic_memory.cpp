@@ -34,7 +34,7 @@ double layer_bytes(Config config, bool sequence_parallel, const char* mode = "no
 
 }  // namespace
 
-TEST_CASE("published activations: scores are 5as/h = 80 and 64 of GPT-3's and MT-NLG's 34 + 5as/h, 70 and 65 %") {
+TEST_CASE("published activations: scores are 70 and 65 % of GPT-3 and MT-NLG") {
   const Config gpt3 = gpt(96, 12288, 96, 8, 8), nlg = gpt(105, 20480, 128, 8, 35);
   const double sbh = 2048.0 * 12288;
   CHECK(layer_bytes(gpt(96, 12288, 96, 1, 8), false) == Approx(sbh * (34 + 80)));
@@ -46,7 +46,7 @@ TEST_CASE("published activations: scores are 5as/h = 80 and 64 of GPT-3's and MT
   CHECK(1 - layer_bytes(nlg, true, "selective") / layer_bytes(nlg, true) == Approx(0.65).margin(0.005));
 }
 
-TEST_CASE("published activations of the first stage: all layers' worth, and the parts that are added") {
+TEST_CASE("published activations: the first stage holds all layers' worth") {
   Config config = gpt(96, 12288, 96, 8, 8);
   config.parallel.sequence_parallel = true;
   const double sbh = 2048.0 * 12288, layer = sbh * (34 + 80) / 8, embedding = (8 * 2048 + sbh) / 8;
@@ -59,7 +59,7 @@ TEST_CASE("published activations of the first stage: all layers' worth, and the 
   CHECK(analytic_memory(config).activations == Approx((96 * layer + 8 * embedding) * (1 + 7.0 / 24)));
   config.parallel.virtual_stages = 1;
   config.parallel.schedule = "1f1b";
-  config.recompute = {"full", 4};  // of 12 layers a stage
+  config.recompute = {"full", 4};  // 4 of a stage's 12 layers
   CHECK(analytic_memory(config).activations == Approx(8 * (8 * layer + 4 * 2 * sbh / 8 + embedding)));
   config.parallel.pipeline = 1;
   config.recompute = {};
@@ -77,8 +77,7 @@ TEST_CASE("published activations of a task: all columns, no logits") {
   CHECK(analytic_memory(config).activations == Approx(2 * layer + (8 * sb + sb * 256) + 2 * sb * 256));
 }
 
-TEST_CASE(
-    "published bytes per parameter are ours for bf16; activations of a layer are ours and the masks we do not keep") {
+TEST_CASE("published memory: ours for bf16 except masks that we do not keep") {
   Config config = gpt(2, 256, 4, 1, 1);
   config.train.micro_batch_size = 2;
   const MemoryPlan two = plan_memory(config, {}, {});
@@ -98,7 +97,7 @@ TEST_CASE(
   CHECK(analytic_memory(config).bytes_per_parameter == 9);
 }
 
-TEST_CASE("the plan prints the published numbers next to ours, and why they differ") {
+TEST_CASE("plan: published numbers are printed next to ours with the reasons") {
   Config config = tiny_config();
   const auto text = [&] { return compare_with_analytic(config, plan_memory(config, {}, {})); };
   CHECK(text().find("s b h (34 + 5 a s / h)") != std::string::npos);

@@ -1,4 +1,4 @@
-// What a plan says about the machine it is made on, and how plans are laid out.
+// Statements of a plan about the machine it is made on, and the layout of plans.
 #include <sstream>
 
 #include "plan/dry_run.h"
@@ -77,7 +77,7 @@ TEST_CASE("machine plan: what is in the way is said, also where it still runs") 
   REQUIRE(plan.obstacles.size() == 2);
   CHECK_THAT(plan.obstacles[0], Contains("a checkpoint needs ") && Contains(", and 2.0 KiB are free"));
   CHECK_THAT(plan.obstacles[1], Contains("of memory, and 1000 B are free"));
-  // What is not known is not in the way.
+  // Unknown amounts of memory and disk are no obstacles.
   CHECK(planned.on({.name = "node7", .cores = 2}, 8).obstacles.empty());
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("time estimate: all columns of a question, no vocabulary of a task") {
   Config& config = planned.config;
   config.model.hidden_dropout = config.model.attention_dropout = 0;
   const MachineSpeed speed{.flops_per_second = 1e9, .bytes_per_second = 1e9};
-  const auto elements = [&] { return work_seconds(config, MemoryPlan{}, speed); };  // of layers and head alone
+  const auto elements = [&] { return work_seconds(config, MemoryPlan{}, speed); };  // layers and head alone
   const double next_tokens = elements();
   config.model.task_outputs = 1;
   const double labels = elements();
@@ -158,7 +158,7 @@ TEST_CASE("time estimate: ranks that share cores take turns, a pipeline waits") 
   CHECK(measure_speed(one.config).flops_per_second > 1e7);
 }
 
-TEST_CASE("plan: lines of at most 100 columns, singular for one, no axes that are not there") {
+TEST_CASE("plan: lines have at most 100 columns and no axes that are not there") {
   for (const int ranks : {1, 8}) {
     Planned planned(ranks, ranks == 8 ? 2 : 1);
     const std::string text = describe_plan(planned.config, planned.stages);

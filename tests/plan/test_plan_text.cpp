@@ -39,7 +39,7 @@ std::string plan_of(const Config& config, int ranks) {
   return describe_plan(whole, plan_stages(whole, grid_shape(whole)));
 }
 
-/// Of the line that starts with `label`, and of those that continue it, the rest; words separated by one space.
+/// The rest of the line that starts with `label`, and of the lines that continue it; words separated by one space.
 std::string line(const std::string& plan, const std::string& label) {
   std::istringstream lines(plan);
   std::string result;
@@ -225,7 +225,7 @@ TEST_CASE("plan text: slots in flight by stage, those that hold more named") {
                         Contains("; stage 3: 1 x "));
 }
 
-TEST_CASE("plan text: plans too large to be played are refused with what to change") {
+TEST_CASE("plan text: plans too large to play are refused with what to change") {
   Config config = planned_run();
   config.train.global_batch_size = 1 << 20;
   const Config whole = resolved(config, 1);

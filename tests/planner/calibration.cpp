@@ -12,8 +12,8 @@ using Vector = std::vector<double>;
 using Matrix = std::vector<Vector>;
 
 constexpr int kIterations = 25, kLeftOutIterations = 6, kTries = 8;
-constexpr double kConverged = 1e-7;  // of the sum of squares
-constexpr double kStep = 1e-3;       // of a logarithm, for derivatives
+constexpr double kConverged = 1e-7;  // least gain in the sum of squares
+constexpr double kStep = 1e-3;       // in a logarithm, for derivatives
 
 // Gaussian elimination with pivots; the matrix is positive definite.
 Vector solve(Matrix a, Vector b) {

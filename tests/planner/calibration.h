@@ -12,7 +12,7 @@ namespace megatron::test {
 struct FittedConstant {
   std::string name;
   double start = 1, minimum = 0, maximum = 1;
-  double weight = 0;  ///< of the pull to `start`, against one row's error
+  double weight = 0;  ///< weight of the pull to `start`, against one row's error
 };
 
 struct Fit {

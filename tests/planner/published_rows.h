@@ -20,11 +20,11 @@ struct PublishedRow {
   Generation generation;
   std::int64_t layers, hidden, heads, tensor, pipeline, chunks, micro_batch, gpus, batch;
   bool full_recomputation;
-  double teraflops;  ///< of each GPU, by the publication's formula; 0: seconds are published
-  double seconds;    ///< of a step, where teraflops are not published
+  double teraflops;  ///< per GPU, by the publication's formula; 0: seconds are published
+  double seconds;    ///< per step, where teraflops are not published
 
   Config config() const;
-  /// Of a step, as published.
+  /// Seconds of a step, as published.
   double published_seconds() const;
 };
 

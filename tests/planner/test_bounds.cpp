@@ -1,4 +1,4 @@
-// What the search drops layouts for without playing them: bounds that no played layout may be below.
+// Bounds by which the search drops layouts without playing them: no played layout may be below them.
 #include "planner/bounds.h"
 #include "planner/search.h"
 #include "support/catch.h"
@@ -32,7 +32,7 @@ Config model_with_experts() {
   return config;
 }
 
-/// Of eight layers. 4: some stages have no experts; 3: the model ends within a period.
+/// A model of eight layers. 4: some stages have no experts; 3: the model ends within a period.
 Config experts_in_every(std::int64_t period) {
   Config config = model_with_experts();
   config.model.moe.every = period;
@@ -106,7 +106,7 @@ TEST_CASE("no layout takes less memory or time than its bounds") {
         const double bytes = bounds.bytes(one), seconds = bounds.seconds(one);
         CHECK(bytes <= static_cast<double>(played.most_bytes()));
         CHECK(seconds <= step_time(played, hardware).seconds * (1 + 1e-9));
-        CHECK((bytes > 0) == repeats);  // of others only the time is bounded
+        CHECK((bytes > 0) == repeats);  // other models have only their time bounded
         CHECK(seconds > 0);
       }
     }

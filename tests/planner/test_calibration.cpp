@@ -12,7 +12,7 @@ using namespace megatron::test;
 
 namespace {
 
-// Which of a generation's numbers a constant is.
+// A constant's place among a generation's numbers.
 struct Meaning {
   FittedConstant constant;
   double Software::*member;

@@ -39,7 +39,7 @@ double recorded_seconds(const std::vector<Event>& events, const Hardware& hardwa
 
 }  // namespace
 
-TEST_CASE("a product takes its operations at the rate of its smallest dimension, or its bytes at the memory's") {
+TEST_CASE("product time: limited by its smallest dimension or by its bytes") {
   Hardware hardware = toy();
   CHECK(product_seconds(product(1000, 1000, 50), hardware) == Approx(1e8 / 1e14));
   CHECK(product_seconds(product(1000, 1000, 50, DType::f32), hardware) == Approx(1e8 / 1e13));
@@ -53,7 +53,7 @@ TEST_CASE("a product takes its operations at the rate of its smallest dimension,
   CHECK(product_seconds(product(0, 10, 10), hardware) == 0);
 }
 
-TEST_CASE("measured products: their own rates where they were measured, between them in between") {
+TEST_CASE("measured products: own rates where measured and between them elsewhere") {
   Hardware hardware = toy();
   RateTable<3>& forward = hardware.rates_16bit.products.front();
   forward.set({100, 100, 100}, 1e12);
@@ -72,7 +72,7 @@ TEST_CASE("measured products: their own rates where they were measured, between 
   CHECK(product_seconds(gradient, hardware) == Approx(2e6 / 5e11));
 }
 
-TEST_CASE("measured attention: its rate by length and head size, of each pass, with dropout and without") {
+TEST_CASE("measured attention: rates by length and head size for each pass") {
   Hardware hardware = toy();
   double rate = 1e12;
   for (RateTable<2>& kind : hardware.rates_32bit.attention) {
@@ -92,7 +92,7 @@ TEST_CASE("measured attention: its rate by length and head size, of each pass, w
   CHECK(attention_seconds(work, hardware) == Approx(2e-3));
 }
 
-TEST_CASE("other measured operations: seconds by bytes; what was not measured goes at the memory's rate") {
+TEST_CASE("measured operations: seconds by bytes or else the memory's rate") {
   Hardware hardware = toy();
   SecondsByBytes& adamw = hardware.rates_32bit.others["adamw"];
   adamw.set(1e3, 1e-6);
@@ -107,7 +107,7 @@ TEST_CASE("other measured operations: seconds by bytes; what was not measured go
   CHECK(operation_seconds({1e6, "adamw"}, DType::bf16, hardware) == Approx(1e6 / 1e12));
 }
 
-TEST_CASE("measured collectives: of groups of as many ranks on a node; others go by the links") {
+TEST_CASE("measured collectives: by ranks on a node or else by the links") {
   Hardware hardware = toy();
   hardware.links.collectives["all_reduce"][4].set(1e6, 1e-3);
   CHECK(collective_seconds(Verb::all_reduce, 2e6, {"tensor", 4, 1, 4}, hardware) == Approx(2e-3));
@@ -116,7 +116,7 @@ TEST_CASE("measured collectives: of groups of as many ranks on a node; others go
   CHECK(collective_seconds(Verb::all_reduce, 1e9, {"data", 4, 4, 1}, hardware) == Approx(1.5 * 1e9 / 1e10));
 }
 
-TEST_CASE("attention: fused by what the mask leaves, unfused by the square and the scores' passes") {
+TEST_CASE("attention time: fused by the mask and unfused by the whole square") {
   Hardware hardware = toy();
   AttentionWork work{.flops = 1e9, .bytes = 1e3, .square_flops = 2e9, .scores = 1e6, .type = DType::bf16};
   CHECK(attention_seconds(work, hardware) == Approx(1e9 / 1e14));
@@ -127,7 +127,7 @@ TEST_CASE("attention: fused by what the mask leaves, unfused by the square and t
   CHECK(attention_seconds(work, hardware) == Approx(2e9 / 0.5e14 + 6 * 2e6 / 1e12));
 }
 
-TEST_CASE("collectives: rings within a node and across nodes, with the latency of trees") {
+TEST_CASE("collectives: rings within and across nodes with the latency of trees") {
   Hardware hardware = toy();
   const GroupFacts node{"tensor", 4, 1, 4}, across{"data", 8, 8, 1}, both{"data", 8, 2, 4};
   CHECK(collective_seconds(Verb::all_reduce, 1e9, node, hardware) == Approx(2 * 0.75 * 1e9 / 1e11));
@@ -160,7 +160,7 @@ TEST_CASE("what is started runs while the rank computes, until it is waited for"
   CHECK(step.actions[0].sent_bytes == 64);
 }
 
-TEST_CASE("software that does not overlap: communication is waited for, or a share of it hidden") {
+TEST_CASE("clock: software without overlap waits for communication") {
   Hardware hardware = toy();
   const double sum = 2 * 0.75 * 1e9 / 1e11, work = 1e10 / 1e12;
   const std::vector<Event> events = {StartedCollective{Verb::all_reduce, 0, 0, 1e9}, MemoryWork{1e10}, Waited{0}};
@@ -172,7 +172,7 @@ TEST_CASE("software that does not overlap: communication is waited for, or a sha
   CHECK(recorded_seconds(events, hardware, {"data", 4, 1, 4}) == Approx(sum + work));
 }
 
-TEST_CASE("only the last step counts, and what it waits for of the one before; sums and update are separate") {
+TEST_CASE("clock: only the last step counts with its waits for the one before") {
   const Hardware hardware = toy();
   const double gather = 0.75 * 1e9 / 1e11, work = 1e9 / 1e12;
   const Recording recording{{StepBegins{},

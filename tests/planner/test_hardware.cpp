@@ -153,7 +153,7 @@ TEST_CASE("a hardware file: what is printed parses as the same machine") {
   }
 }
 
-TEST_CASE("a hardware file: each measured table is printed, whatever others there are") {
+TEST_CASE("hardware file: each measured table is printed whatever else there is") {
   for (const char* table :
        {"[rates_32bit]\nattention_backward = [[64, 32, 2]]\n",
         "[rates_16bit]\nproducts_weight_gradient = [[1048577, 2, 3, 0.25]]\n",
@@ -196,7 +196,7 @@ TEST_CASE("a hardware file: what is wrong is named with its place, all at once")
   CHECK(mentions(problem("products = [[1, 2, 3, inf]]\n" + std::string(kGood)), "4 numbers above 0, at most"));
 }
 
-TEST_CASE("a hardware file: nesting that a parser's stack does not survive is refused before it parses") {
+TEST_CASE("hardware file: too deep nesting is refused before it is parsed") {
   std::string dotted = "a", brackets;
   for (int i = 0; i < 200'000; ++i) dotted += ".a";
   brackets.append(200'000, '[');
@@ -204,7 +204,7 @@ TEST_CASE("a hardware file: nesting that a parser's stack does not survive is re
   CHECK(mentions(problem("products = " + brackets), "toy.toml:1:"));
 }
 
-TEST_CASE("the shipped machines can be read, under each of their software generations") {
+TEST_CASE("hardware file: shipped machines can be read in each generation") {
   CHECK(shipped_hardware().size() == 3);
   for (const ShippedHardware& shipped : shipped_hardware()) {
     CAPTURE(shipped.name);

@@ -75,7 +75,7 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
       std::size_t most = 0;
       for (const MemoryPlan& plan : planned) most = std::max(most, plan.total());
       CHECK(layout.most_bytes() == most);
-      // Of stages of one kind the first is played, which has the most micro-batches in flight.
+      // The first of the stages of one kind is played, which has the most micro-batches in flight.
       for (const int stage : {0, 1, static_cast<int>(planned.size()) - 1}) {
         if (stage >= static_cast<int>(planned.size())) continue;
         CAPTURE(stage);
@@ -86,7 +86,7 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
   }
 }
 
-TEST_CASE("a batch that grows: memory is for all of its sizes, and the run's time of all of its steps") {
+TEST_CASE("search: a growing batch is planned for all its sizes and steps") {
   Config config = small_model();
   config.parallel.pipeline = 4;
   config.parallel.schedule = "interleaved";
@@ -117,7 +117,7 @@ TEST_CASE("a batch that grows: memory is for all of its sizes, and the run's tim
   CHECK(seconds < 95 * step);
 }
 
-TEST_CASE("equal stages have the schedule's own bubble, and a step is what it is made of") {
+TEST_CASE("search: equal stages have the schedule's bubble and parts add up") {
   Config config = small_model();
   config.model.vocab_size = config.model.vocab_multiple = 8;  // next to nothing before and after the layers
   config.parallel.pipeline = 4;
@@ -134,7 +134,7 @@ TEST_CASE("equal stages have the schedule's own bubble, and a step is what it is
   CHECK(time.tokens_per_second == Approx(32 * 128 / time.seconds));
 }
 
-TEST_CASE("nodes of one rank: parts of a stage's output are gathered over the network") {
+TEST_CASE("search: nodes of one rank gather parts of outputs over the network") {
   Config config = small_model();
   config.parallel.tensor = config.parallel.pipeline = 2;
   const RecordedLayout layout = record_layout(resolved(config, 4), 1);
@@ -163,7 +163,7 @@ TEST_CASE("a machine that is twice as fast in everything takes half the time") {
   CHECK(step_time(layout, slow).seconds == Approx(2 * step_time(layout, fast).seconds));
 }
 
-TEST_CASE("the search finds the fastest of all layouts, though it plays few of them") {
+TEST_CASE("search: finds the fastest of all layouts but plays few of them") {
   for (const double bandwidth : {1e9, 1e12}) {
     CAPTURE(bandwidth);
     const Hardware hardware = machine(bandwidth);
@@ -176,7 +176,7 @@ TEST_CASE("the search finds the fastest of all layouts, though it plays few of t
   }
 }
 
-TEST_CASE("slow links leave a small model on data ranks; too little memory takes it apart") {
+TEST_CASE("search: slow links keep a small model whole and little memory cuts it") {
   const Config config = small_model();
   const SearchResult slow = search_layouts(config, machine(1e9), {.ranks = 8});
   CHECK(slow.best.front().config.parallel.tensor == 1);
@@ -192,7 +192,7 @@ TEST_CASE("slow links leave a small model on data ranks; too little memory takes
                     Contains("no layout of 77 ranks is allowed for this run"));
 }
 
-TEST_CASE("what is found is an input file: it parses, and its plan is the one that was printed") {
+TEST_CASE("search: the result is an input file that parses with the printed plan") {
   const Hardware hardware = machine();
   const SearchResult result = search_layouts(small_model(), hardware, {.ranks = 16});
   const std::string text = describe_search(result, hardware, 16);
@@ -207,7 +207,7 @@ TEST_CASE("what is found is an input file: it parses, and its plan is the one th
 
 TEST_CASE("a trillion parameters on 3072 ranks are planned in seconds") {
   const Config config = parse_config(MEGATRON_SOURCE "/inputs/scaling_1t.toml");
-  const std::clock_t start = std::clock();  // of this program's work, not of the machine's
+  const std::clock_t start = std::clock();  // counts this program's work, not the machine's
   const SearchResult result = search_layouts(config, read_hardware("a100-sxm"), {.ranks = 3072});
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   CHECK(result.best.size() == 10);

@@ -23,7 +23,7 @@ std::size_t count_of(const std::string& text, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("chart: series differ by class, marked ones have a mark for each point and in the legend") {
+TEST_CASE("chart: series differ by class and marked ones have marks in the legend") {
   const std::string text =
       chart_figure({.title = "Loss <&>",
                     .unit = "nats",

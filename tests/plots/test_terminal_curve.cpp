@@ -14,7 +14,7 @@ std::vector<DecimatedCurve::Bucket> points(const std::vector<double>& values) {
 
 }  // namespace
 
-TEST_CASE("terminal curve: a falling line in ASCII goes from the upper left to the lower right") {
+TEST_CASE("terminal curve: a falling line goes from upper left to lower right") {
   const std::vector<std::string> lines =
       terminal_curve(points({4, 3, 2, 1}), {.columns = 20, .rows = 5, .braille = false});
   REQUIRE(lines.size() == 5);

@@ -1,4 +1,4 @@
-// What the tests of preprocessing share: jobs, a run of several ranks in turns, and errors that must leave nothing.
+// Shared by the tests of preprocessing: jobs, a run of several ranks in turns, and errors that must leave nothing.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ inline PreprocessJob job_of(const ShardFolder& folder, const std::vector<std::st
   return job;
 }
 
-/// What the program does, with `ranks` ranks that take turns. Returns the blocks' sum.
+/// Does the program's work with `ranks` ranks that take turns. Returns the blocks' sum.
 inline BlockSummary run(const PreprocessJob& job, std::uint64_t ranks = 1) {
   std::vector<std::unique_ptr<Preprocessor>> workers;
   for (std::uint64_t rank = 0; rank < ranks; ++rank) workers.push_back(std::make_unique<Preprocessor>(job));

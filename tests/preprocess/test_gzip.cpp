@@ -113,7 +113,7 @@ TEST_CASE("gzip: what follows a member and is no member is an error", "[fault-59
   CHECK(GzipText(folder.file("a.txt.gz")).bytes() == 2 * text.size());
 }
 
-TEST_CASE("inputs of other compressions are refused by name, not taken for bad lines") {
+TEST_CASE("gzip: inputs of other compressions are refused by name") {
   const ShardFolder folder;
   const std::pair<const char*, std::string> others[] = {{"bzip2", "BZh91AY&SY"},
                                                         {"bzip2", std::string("BZh9\x17\x72\x45\x38\x50\x90", 10)},

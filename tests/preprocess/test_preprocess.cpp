@@ -241,8 +241,7 @@ TEST_CASE("preprocess: a full disk leaves nothing, and an older set as it was", 
   CHECK(texts_of(job.output) == std::vector<std::string>{"old|"});
 }
 
-TEST_CASE("preprocess: what a killed run has left goes away with the next one, and no other files",
-          "[preprocess][fault-68]") {
+TEST_CASE("preprocess: leftovers of a killed run go with the next run", "[preprocess][fault-68]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("a"));
   std::filesystem::create_directories(folder.file("out"));
@@ -298,7 +297,7 @@ TEST_CASE("preprocess: a whole set is replaced by an equal one only", "[preproce
   writer.add_document(std::vector<std::int32_t>{1, 2});
   require_error(ErrorKind::configuration, {"another tokenizer", "--overwrite"}, [&] { writer.finish(false); });
   CHECK((texts_of(job.output) == std::vector<std::string>{"one|", "two|"}));
-  // What is no whole set may be replaced, but not what is no shard.
+  // An incomplete set may be replaced, but not a file that is no shard.
   std::filesystem::remove(folder.file("out/p-00000.h5"));
   make_shard(job.output, {{1, 2}}, 0, 2);
   CHECK_FALSE(check(other));

@@ -24,7 +24,7 @@ PreprocessJob gpt2_job(const ShardFolder& folder, const std::vector<std::string>
 
 }  // namespace
 
-TEST_CASE("preprocess: the gpt2 vocabulary is kept next to its shards, and gives the texts back", "[preprocess]") {
+TEST_CASE("preprocess: the gpt2 vocabulary is kept and gives the texts back", "[preprocess]") {
   ShardFolder folder;
   std::string input;
   std::vector<std::string> expected;
@@ -81,10 +81,7 @@ TEST_CASE("preprocess: errors leave no vocabulary, and an older one as it was", 
   require_clean_error(folder, job, ErrorKind::data, {"merges.txt:1:", "JSON"});
 }
 
-TEST_CASE(
-    "preprocess: vocabularies that lie next to shards go away only for one of the same name; which is theirs, the hash "
-    "tells",
-    "[preprocess]") {
+TEST_CASE("preprocess: a vocabulary is removed only for one of the same name", "[preprocess]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("good"));
   std::filesystem::create_directories(folder.file("out"));
@@ -133,7 +130,7 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("preprocess: a set that cannot take all its names leaves the older one as it was", "[preprocess][fault]") {
+TEST_CASE("preprocess: a set that cannot take all names leaves the older one", "[preprocess][fault]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("older"));
   run(gpt2_job(folder, {"a.jsonl"}));
@@ -167,7 +164,7 @@ TEST_CASE("preprocess: a word too long to be merged is a bad document", "[prepro
   CHECK((sum.documents == 2 && sum.bad == 1));
 }
 
-TEST_CASE("preprocess: a document for which there is too little memory is a bad one", "[preprocess][fault-16]") {
+TEST_CASE("preprocess: a document that needs too much memory is a bad one", "[preprocess][fault-16]") {
 #ifdef MEGATRON_TEST_SANITIZED
   std::cout << "SKIPPED: too little memory; a sanitizer ends the program where memory does\n";
 #else
@@ -184,7 +181,7 @@ TEST_CASE("preprocess: a document for which there is too little memory is a bad 
 #endif
 }
 
-TEST_CASE("preprocess: shards made with another vocabulary of the same size are told apart", "[preprocess]") {
+TEST_CASE("preprocess: shards of another vocabulary of equal size are told apart", "[preprocess]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line(std::string(9000, 'a')) + json_line("b"));
   PreprocessJob job = gpt2_job(folder, {"a.jsonl"});

@@ -34,7 +34,7 @@ TEST_CASE("sample corpus: the same on every machine, and of the size asked for",
   CHECK(hash_name(corpus) == 0x24c248020c4f8c00);  // changes with every change of the stories
 }
 
-TEST_CASE("sample corpus: what keeps it from being written is said, and nothing is left", "[corpus][fault]") {
+TEST_CASE("sample corpus: a failed write says why and leaves nothing", "[corpus][fault]") {
   ShardFolder folder;
   require_error(ErrorKind::filesystem,
                 {temporary_name(folder.file("c.jsonl")) + ": cannot write it: File too large", "ulimit -f"}, [&] {

@@ -47,7 +47,7 @@ PreprocessJob sentence_job(const ShardFolder& folder, const std::string& input, 
 
 }  // namespace
 
-TEST_CASE("sentences: ICU's rules, with abbreviations, wrapped lines and blank ones", "[sentences]") {
+TEST_CASE("sentences: ICU's rules with abbreviations and wrapped and blank lines", "[sentences]") {
   CHECK(split(SentenceMode::icu, "One. Two? Three!") == Texts{"One. ", "Two? ", "Three!"});
   CHECK(split(SentenceMode::icu, "Mr. Smith met Prof. Jones. They ate.") ==
         Texts{"Mr. Smith met Prof. Jones. ", "They ate."});
@@ -91,7 +91,7 @@ TEST_CASE("preprocess: shards know sentences, whatever says where they end", "[s
   CHECK(sentences_of(folder.file("out/p")) == Texts{"One.", "Two.", "Three./"});
 }
 
-TEST_CASE("preprocess: documents of sentences have no end for tokenizers that tell words", "[sentences]") {
+TEST_CASE("preprocess: sentence documents have no end if tokenizers tell words", "[sentences]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("One. Two."));
   PreprocessJob job = sentence_job(folder, "a.jsonl", SentenceMode::icu);
@@ -123,7 +123,7 @@ TEST_CASE("preprocess: without sentences shards are what they were", "[sentences
   require_error(ErrorKind::data, {"p-00000.h5", "--split-sentences"}, [&] { dataset.read_sentences(); });
 }
 
-TEST_CASE("preprocess: texts that are no sentences are refused, and nothing is written", "[sentences][fault]") {
+TEST_CASE("preprocess: texts that are no sentences are refused and leave nothing", "[sentences][fault]") {
   ShardFolder folder;
   write_file(folder.file("a.jsonl"), json_line("text"));
   require_clean_error(folder, sentence_job(folder, "a.jsonl", SentenceMode::array), ErrorKind::data,

@@ -48,7 +48,7 @@ void check_page(const std::string& html) {
 
 }  // namespace
 
-TEST_CASE("report: a whole run shows its curves, evaluations, memory, schedule, programs and warnings") {
+TEST_CASE("report: a whole run shows all its sections") {
   const TemporaryFolder run;
   make_whole_run(run.path());
   const std::string html = run_report(read_run(run.path()));
@@ -81,7 +81,7 @@ TEST_CASE("report: a whole run shows its curves, evaluations, memory, schedule, 
   CHECK_FALSE(has(html, "no warning: this line"));
 }
 
-TEST_CASE("report: a run of an older version, without history, says what is not known") {
+TEST_CASE("report: a run of an older version says what is not known") {
   const TemporaryFolder run;
   make_whole_run(run.path());
   std::filesystem::remove(run.file("history.jsonl"));
@@ -125,7 +125,7 @@ TEST_CASE("report: an empty run is a page that says so, and no run is 2") {
   CHECK(has(html, "There is no config.toml"));
 }
 
-TEST_CASE("report: a program without an end is one that failed, crashed or was killed, or runs") {
+TEST_CASE("report: a program without an end failed or was killed or still runs") {
   const TemporaryFolder run;
   make_whole_run(run.path());
   Log log(false);
@@ -157,7 +157,7 @@ TEST_CASE("report: several runs share charts, and keys that differ are in a tabl
   CHECK_FALSE(has(html, "learning_rate.peak"));
 }
 
-TEST_CASE("report: it is written into the run, and a folder that cannot hold it costs a warning") {
+TEST_CASE("report: it is written into the run or costs a warning") {
   const TemporaryFolder run;
   Log log(false);
   make_whole_run(run.path());
@@ -170,7 +170,7 @@ TEST_CASE("report: it is written into the run, and a folder that cannot hold it 
   write_run_report(run.file("gone"), whole.curves, log);
 }
 
-TEST_CASE("report: changed keys are compared by table and key, whatever else a text has") {
+TEST_CASE("report: changed keys are compared by table and key") {
   const std::vector<ChangedKey> changed =
       changed_between({"[a]\nx = 1\ny = 2\n[b]\nx = 1\n", "[a]\nx = 1\ny = 3\n# z\n[b]\nx = 2\nw = \"=\"\n"});
   REQUIRE(changed.size() == 3);
@@ -180,7 +180,7 @@ TEST_CASE("report: changed keys are compared by table and key, whatever else a t
   CHECK(changed[2].values == std::vector<std::string>{"not set", "\"=\""});
 }
 
-TEST_CASE("schedule drawing: every schedule is drawn, and what is too large says so") {
+TEST_CASE("schedule drawing: every schedule is drawn unless it is too large") {
   Config config;
   config.parallel.pipeline = 4;
   config.parallel.data = 1;

@@ -81,7 +81,7 @@ TEST_CASE("report: the last step of trace.json is drawn with its real times") {
   CHECK(has(run_report(read_run(run.path())), "The traced step is not drawn"));
 }
 
-TEST_CASE("report: a pass begins to compute when it has waited for its memory and its inputs") {
+TEST_CASE("report: a pass computes once its memory and inputs have come") {
   const TemporaryFolder folder;
   const std::string path = folder.file("trace.json");
   TraceOfTest trace;
@@ -91,9 +91,9 @@ TEST_CASE("report: a pass begins to compute when it has waited for its memory an
   trace.add(0, "start receive", 10, 11);
   trace.add(0, "receive", 11, 30);
   trace.add(0, "layer 0", 30, 90);
-  trace.add(0, "receive", 50, 60);  // of a group within the layer
+  trace.add(0, "receive", 50, 60);  // in a group within the layer
   trace.add(0, "start send", 95, 96);
-  trace.add(0, "send", 96, 99);  // what follows computing is no wait before it
+  trace.add(0, "send", 96, 99);  // a send after computing is no wait before it
   trace.add(0, "backward 4", 200, 300);
   trace.add(0, "send", 200, 220);
   trace.add(0, "send", 400, 900);  // between passes
@@ -107,7 +107,7 @@ TEST_CASE("report: a pass begins to compute when it has waited for its memory an
   CHECK(traced->spans[0][1].finish == Approx(300e-6));
 }
 
-TEST_CASE("report: a traced step with chunks and gradients of weights, of another layout than the configuration's") {
+TEST_CASE("report: a traced step may have another layout than the configuration") {
   const TemporaryFolder run;
   make_whole_run(run.path());
   TraceOfTest trace;
@@ -124,7 +124,7 @@ TEST_CASE("report: a traced step with chunks and gradients of weights, of anothe
       trace.add(process, "backward 0", at + 20, at + 30);
       trace.add(process, "weight gradients", at + 20, at + 30);
     }
-    trace.add(process + 1, "step 5", 0, 5000);  // of another rank of the stage, which is not drawn
+    trace.add(process + 1, "step 5", 0, 5000);  // another rank of the stage, which is not drawn
   }
   const std::string path = run.file("trace.json");
   trace.write(path, facts_of(3, 4));

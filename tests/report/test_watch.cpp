@@ -27,7 +27,7 @@ bool has(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("watch: lines are added as they are completed, and a file that is replaced is read anew") {
+TEST_CASE("watch: complete lines are added and a replaced file is read anew") {
   const TemporaryFolder run;
   const std::string path = run.file("metrics.jsonl");
   MetricsFollower follower(path);
@@ -49,7 +49,7 @@ TEST_CASE("watch: lines are added as they are completed, and a file that is repl
   CHECK(curves.plot.last_step == 2);
 }
 
-TEST_CASE("watch: a signal ends the reading of a long file, which continues where it was") {
+TEST_CASE("watch: a signal ends the reading of a long file that later continues") {
   const TemporaryFolder run;
   write_file(run.file("metrics.jsonl"), train_line(1) + train_line(2) + train_line(3));
   MetricsFollower follower(run.file("metrics.jsonl"));
@@ -61,10 +61,10 @@ TEST_CASE("watch: a signal ends the reading of a long file, which continues wher
   CHECK(curves.plot.train_lines == 3);
 }
 
-TEST_CASE("watch: the facts are read in bounded time, however long the log and the history are") {
+TEST_CASE("watch: facts are read in bounded time however long the files are") {
   const TemporaryFolder run;
   make_whole_run(run.path());
-  std::filesystem::resize_file(run.file("run.log"), std::uintmax_t{20} << 30);  // of zeros, which take no place
+  std::filesystem::resize_file(run.file("run.log"), std::uintmax_t{20} << 30);  // zeros, which take no space on disk
   const std::string history = contents_of(run.file("history.jsonl"));
   std::filesystem::resize_file(run.file("history.jsonl"), std::uintmax_t{20} << 30);
   std::ofstream(run.file("history.jsonl"), std::ios::app) << "\n" << history;
@@ -74,7 +74,7 @@ TEST_CASE("watch: the facts are read in bounded time, however long the log and t
   CHECK(has(joined(record.notes), "Warnings are those of the last 64.0 MiB of run.log."));
 }
 
-TEST_CASE("watch: what is shown has the bar, the speed, the time to go and the evaluations") {
+TEST_CASE("watch: it shows the bar and speed and time to go and evaluations") {
   const TemporaryFolder run;
   make_whole_run(run.path());
   RunRecord record = read_run(run.path());

@@ -56,7 +56,7 @@ int count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// What a rank has while it trains `config` (not resolved).
+/// A rank's objects while it trains `config` (not resolved).
 struct Rank {
   const Config& config;
   const ProcessGrid& grid;
@@ -80,7 +80,7 @@ void on_ranks(int ranks, const Config& wanted, const std::function<void(const Ra
 
 }  // namespace
 
-TEST_CASE("a run that saves in the background leaves the checkpoints and numbers of one that waits", "[fault-26]") {
+TEST_CASE("background saves: checkpoints and numbers equal those of a waiting run", "[fault-26]") {
   struct Layout {
     std::int64_t tensor, data, pipeline;
     bool distributed;
@@ -166,7 +166,7 @@ TEST_CASE("a save in the background is committed in the middle of an evaluation"
   CHECK(in_the_middle);
 }
 
-TEST_CASE("what a save in the background copies into is planned to the byte, on every rank") {
+TEST_CASE("background saves: copied memory is planned to the byte on every rank") {
   SavingRun run;
   run.config.checkpoint.async = true;
   const bool distributed = GENERATE(false, true);

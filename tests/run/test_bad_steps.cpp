@@ -93,8 +93,7 @@ const nlohmann::json& step(const LoopResult& result, int number) {
 
 }  // namespace
 
-TEST_CASE("NaN on one rank in one micro-batch: every rank skips, the next step is healthy, the rank is named",
-          "[fault-34]") {
+TEST_CASE("bad steps: NaN on one rank makes every rank skip and names the rank", "[fault-34]") {
   struct Case {
     Layout layout;
     int rank;
@@ -145,8 +144,7 @@ TEST_CASE("NaN on one rank in one micro-batch: every rank skips, the next step i
   }
 }
 
-TEST_CASE("a bad gradient on one tensor rank alone, of a parameter that another one counts, is skipped too",
-          "[fault-34]") {
+TEST_CASE("bad steps: a bad gradient that another tensor rank counts is skipped", "[fault-34]") {
   // After the last norm of the backward comes the embedding, whose position table every tensor rank has whole: nothing
   // that tensor ranks exchange carries the number to another one.
   for (const bool distributed : {false, true}) {
@@ -169,7 +167,7 @@ TEST_CASE("a bad gradient on one tensor rank alone, of a parameter that another 
   }
 }
 
-TEST_CASE("a backward that goes wrong again when it is repeated is placed by data rank and layer", "[fault-34]") {
+TEST_CASE("bad steps: a repeated bad backward is placed by data rank and layer", "[fault-34]") {
   const ShardFolder folder;
   // Rank 3 is stage 1 of data rank 1, with the final norm and layers 3 and 2. The third norm of a micro-batch's
   // backward is layer 3's first, whose input is layer 2's output.
@@ -202,7 +200,7 @@ TEST_CASE("a parameter that is damaged in memory is named itself", "[fault-34]")
              Contains("parameters themselves are not finite, in layers.1.attention_norm.weight on rank 1 ("));
 }
 
-TEST_CASE("skipped steps in a row end the run, also over a resumption, and only in a row", "[fault-34][fault-35]") {
+TEST_CASE("bad steps: skipped steps in a row end the run also across a resume", "[fault-34][fault-35]") {
   const ShardFolder folder;
   const Layout layout{.data = 2};
   Config config = config_of(folder, layout, "run");
@@ -243,8 +241,7 @@ TEST_CASE("skipped steps in a row end the run, also over a resumption, and only 
   CHECK(paused.told[0].empty());
 }
 
-TEST_CASE("saves among skipped steps leave the checkpoints from before, and a run that ends there ends with 5",
-          "[fault-77]") {
+TEST_CASE("bad steps: saves among skipped steps keep the older checkpoints", "[fault-77]") {
   const ShardFolder folder;
   Config config = config_of(folder, {.data = 2}, "run");
   config.train.steps = 8;
@@ -298,7 +295,7 @@ TEST_CASE("a finished run whose last steps were skipped is not called complete",
   });
 }
 
-TEST_CASE("parameters that the last update makes infinite end a run with 5, kept or not", "[fault-66]") {
+TEST_CASE("bad steps: an infinite last update ends the run with 5", "[fault-66]") {
   for (const bool never : {false, true}) {
     CAPTURE(never);
     const ShardFolder folder;
@@ -331,7 +328,7 @@ TEST_CASE("the time limit reckons with the closer look that a skipped step takes
   CHECK_THAT(result.log, Contains("stopped on run.max_minutes") && Contains("after step 1;"));
 }
 
-TEST_CASE("a loss scale that is a power of two changes no bit, and is in the metrics") {
+TEST_CASE("loss scale: a power of two changes no bit and is in the metrics") {
   const ShardFolder folder;
   for (const Layout& layout : {Layout{}, Layout{.tensor = 2, .pipeline = 2, .data = 2}}) {
     Config config = config_of(folder, layout, layout.data == 1 ? "one" : "cube");

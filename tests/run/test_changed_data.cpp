@@ -40,7 +40,7 @@ struct ChangedRun {
   static void require_refused(const Config& changed, const std::string& for_what) {
     CHECK_THAT(run_loop(changed).told[0], Contains("the order of samples would change") && Contains(for_what));
   }
-  /// What the log has after the first run.
+  /// Returns the part of the log after the first run.
   static std::string require_resumed(const Config& changed) {
     const LoopResult result = run_loop(changed);
     CHECK(result.told[0].empty());
@@ -55,7 +55,7 @@ struct ChangedRun {
 
 }  // namespace
 
-TEST_CASE("a blend's checkpoint without recorded sets resumes with the same data and no other") {
+TEST_CASE("changed data: a blend without recorded sets needs the same data") {
   ChangedRun run;
   run.train();
   run.forget({"blend_sets", "seed", "training_share"});
@@ -68,7 +68,7 @@ TEST_CASE("a blend's checkpoint without recorded sets resumes with the same data
   CHECK_THAT(run.require_resumed(run.config), !Contains("warning"));
 }
 
-TEST_CASE("a run resumes with its seed and its part of the data, or says that the order differs") {
+TEST_CASE("changed data: a resume needs the same seed and part of the data") {
   ChangedRun run;
   run.config.data.train.parts.resize(1);
   run.train();
@@ -99,7 +99,7 @@ TEST_CASE("resume: a split by documents is kept or refused by name") {
   CHECK_THAT(run.require_resumed(run.config), !Contains("warning"));
 }
 
-TEST_CASE("a run that resumes with other evaluations warns that their losses do not compare") {
+TEST_CASE("changed data: a resume with other evaluations warns about their losses") {
   ChangedRun run;
   run.config.data.validation.parts = {{run.make_set("v", 96), 1}, {run.make_set("w", 95), 1}};
   run.config.data.split = "1";

@@ -9,8 +9,7 @@
 using namespace megatron;
 using namespace megatron::test;
 
-TEST_CASE("counters and a loss scale that make no sense are a damaged checkpoint that says what is wrong",
-          "[fault-17][fault-35]") {
+TEST_CASE("damaged state: senseless counters and loss scales say what is wrong", "[fault-17][fault-35]") {
   using nlohmann::json;
   const ShardFolder folder;
   Config config = tiny_config();

@@ -53,7 +53,7 @@ void require_close(const std::vector<double>& numbers, const std::vector<double>
 
 }  // namespace
 
-TEST_CASE("whole runs over documents are one rank's, on every schedule and on a device") {
+TEST_CASE("documents: whole runs equal one rank's on every schedule and device") {
   DocumentRun run;
   const std::vector<double> expected = numbers_of(run.metrics());
   REQUIRE(expected.size() >= 3 * 2 + 2);
@@ -163,7 +163,7 @@ TEST_CASE("the losses are those that the input file may name", "[losses]") {
   CHECK(names == find_key("loss", "name")->constraint.choices);
 }
 
-TEST_CASE("key tokens: a sample's mean counts by how many of its tokens are given ones", "[losses]") {
+TEST_CASE("key tokens: a sample's mean counts by its number of given tokens", "[losses]") {
   Config config;
   CHECK(training_weights(config, -1) == nullptr);
   config.loss = {"key_tokens", {4, 7}, 0.5};
@@ -184,7 +184,7 @@ TEST_CASE("key tokens: a sample's mean counts by how many of its tokens are give
   CHECK(weights == std::vector<float>{0, 1, 1, 0});
 }
 
-TEST_CASE("whole runs with key tokens: one rank's on two, under their name, and evaluated as a language model") {
+TEST_CASE("key tokens: whole runs on two ranks equal one rank's") {
   DocumentRun run;
   const std::vector<nlohmann::json> plain = run.metrics();
   run.config.loss = {"key_tokens", {1, 2, 30}, 0.25};

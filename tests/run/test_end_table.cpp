@@ -34,7 +34,7 @@ constexpr double kMiB = 1 << 20;
 
 }  // namespace
 
-TEST_CASE("end table: time is minimum, average and maximum over ranks, with its share") {
+TEST_CASE("end table: time is minimum and average and maximum with its share") {
   const std::string table = end_table({report_of(1, 2, kMiB), report_of(3, 2, kMiB), report_of(2, 5, kMiB)});
   CHECK(row(table, "seconds") == "seconds min average max share");
   CHECK(row(table, "forward") == "forward 1.00 2.00 3.00 40.0%");
@@ -53,7 +53,7 @@ TEST_CASE("end table: every section has a row") {
   CHECK(row(end_table({RankReport{}}), "forward") == "forward 0.00 0.00 0.00 0.0%");  // no time at all
 }
 
-TEST_CASE("end table: memory and traffic are minimum, average and maximum over ranks") {
+TEST_CASE("end table: memory and traffic are minimum and average and maximum") {
   const std::string table = end_table({report_of(1, 1, 2 * kMiB), report_of(1, 1, 4 * kMiB)});
   CHECK(row(table, "predicted") == "predicted 2.0 MiB 3.0 MiB 4.0 MiB");
   CHECK(row(table, "used") == "used 2.0 MiB 3.0 MiB 4.0 MiB as predicted, to the byte");

@@ -149,7 +149,7 @@ void with_growth(Config& c) {
 
 }  // namespace
 
-TEST_CASE("evaluation tasks: training is the same to the bit, and results are those of megatron_eval") {
+TEST_CASE("evaluation tasks: change no bit of training and match megatron_eval") {
   const TaskFiles files;
   const Layout layout =
       GENERATE(Layout{"one rank"}, Layout{"documents", 1, 1, 2, with_documents},
@@ -189,7 +189,7 @@ TEST_CASE("evaluation tasks: training is the same to the bit, and results are th
   }
 }
 
-TEST_CASE("evaluation tasks: a continued run evaluates at the same steps, with the same numbers", "[fault-17]") {
+TEST_CASE("evaluation tasks: a continued run evaluates at the same steps", "[fault-17]") {
   const TaskFiles files;
   const Layout layout{"", 1, 2, 2};
   Config config = run_of(files, layout, "straight");
@@ -207,7 +207,7 @@ TEST_CASE("evaluation tasks: a continued run evaluates at the same steps, with t
   CHECK((lines(stopped, "train") == lines(straight, "train")));
 }
 
-TEST_CASE("evaluation tasks: another file or option than before is a warning, a task that is new or gone is not") {
+TEST_CASE("evaluation tasks: changed ones warn while new or removed ones do not") {
   const TaskFiles files;
   Config config = run_of(files, {"", 1, 1, 1}, "run");
   config.evaluation.tasks = files.tasks();
@@ -226,7 +226,7 @@ TEST_CASE("evaluation tasks: another file or option than before is a warning, a 
   CHECK(names_and_steps(changed) == std::vector<std::string>{"words 3", "words 4", "questions 4"});
 }
 
-TEST_CASE("evaluation tasks: files that are missing or of another form end all ranks with one error of data") {
+TEST_CASE("evaluation tasks: missing or wrong files end all ranks with one error") {
   const TaskFiles files;
   Config config = run_of(files, {"", 1, 1, 2}, "run");
   config.evaluation.tasks = {{.name = "a", .task = "lambada", .data = files.folder.file("wiki")}};
@@ -248,7 +248,7 @@ TEST_CASE("evaluation tasks: files that are missing or of another form end all r
   open();
   for (const std::string& error : told) CHECK(error.find("absent") != std::string::npos);
 
-  // Of a plan.
+  // Descriptions in a plan.
   Datasets datasets(config);
   require_error(ErrorKind::data, {"absent"}, [&] { describe_evaluation_tasks(config, &datasets); });
   CHECK(describe_evaluation_tasks(config, nullptr).find("which is not there") != std::string::npos);

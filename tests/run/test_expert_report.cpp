@@ -1,4 +1,4 @@
-// What the experts got, in metrics and at the end of a run, from made-up counts.
+// The experts' shares, in metrics and at the end of a run, from made-up counts.
 #include "run/expert_report.h"
 #include "support/catch.h"
 
@@ -9,7 +9,7 @@ namespace {
 const std::vector<std::string> kLayers = {"layers.1", "layers.3"};
 
 ExpertUse some_use() {
-  // Of 8 choices in each layer one found no place.
+  // Each layer has 8 choices; one of the 16 found no place.
   const std::vector<double> choices = {4, 3, 1, 0, 1, 2, 2, 2, 2, 0};
   return {4, choices, 3e-5};
 }

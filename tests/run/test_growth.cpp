@@ -70,7 +70,7 @@ TEST_CASE("the plan draws the schedule of the step's own micro-batches") {
   CHECK(dry_run(config, 2).find(" columns") == std::string::npos);
 }
 
-TEST_CASE("the plan gives the length of a run that grows in steps, samples and tokens") {
+TEST_CASE("growth: the plan gives a growing run's steps and samples and tokens") {
   Corpus corpus;
   Config config = corpus.config;
   config.train.steps = 0;
@@ -95,7 +95,7 @@ TEST_CASE("the plan gives the length of a run that grows in steps, samples and t
   CHECK(line_of(text, "length") == "length    12 steps = 96 samples = 960 tokens");
 }
 
-TEST_CASE("an epoch is the same number of samples wherever it is counted, in either order") {
+TEST_CASE("growth: an epoch has the same samples wherever it is counted") {
   for (const char* order : {"epoch", "megatron"}) {
     CAPTURE(order);
     Corpus corpus;

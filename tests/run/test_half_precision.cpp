@@ -45,7 +45,7 @@ std::map<std::string, std::string> rank_files(const std::string& checkpoint) {
 
 }  // namespace
 
-TEST_CASE("an overflow storm in fp16: the scale comes down as it must, and the run continues", "[fault-35]") {
+TEST_CASE("fp16: the scale comes down in an overflow storm and the run continues", "[fault-35]") {
   const ShardFolder folder;
   for (const bool cube : {false, true}) {
     Config config = fp16_config(folder, cube ? "cube" : "one");
@@ -129,8 +129,7 @@ TEST_CASE("an overflow storm in fp16 ends with 5 when the scale has nowhere to g
   }
 }
 
-TEST_CASE("a gradient that is no number at any scale ends the search for a scale soon, and is named",
-          "[fault-34][fault-35]") {
+TEST_CASE("fp16: a gradient bad at any scale soon ends the search and is named", "[fault-34][fault-35]") {
   const ShardFolder folder;
   Config config = fp16_config(folder, "run");
   config.parallel.data = 2;
@@ -148,7 +147,7 @@ TEST_CASE("a gradient that is no number at any scale ends the search for a scale
                                  Contains("the step repeated at a loss scale of 1 gave the same"));
 }
 
-TEST_CASE("a loss that is bad on one tensor rank alone is no search for a scale, on any rank", "[fault-34][fault-35]") {
+TEST_CASE("fp16: a bad loss on one tensor rank is no search for a scale", "[fault-34][fault-35]") {
   const ShardFolder folder;
   Config config = fp16_config(folder, "run");
   config.parallel.tensor = 2;
@@ -167,8 +166,7 @@ TEST_CASE("a loss that is bad on one tensor rank alone is no search for a scale,
                              Contains("the step repeated gave finite numbers"));
 }
 
-TEST_CASE("parameters that fp32 can hold and 16 bits cannot are named as that, wherever their master is",
-          "[fault-34]") {
+TEST_CASE("fp16: parameters too large for 16 bits are named as that", "[fault-34]") {
   for (const bool distributed : {false, true}) {
     CAPTURE(distributed);
     Config config = tiny_config();
@@ -201,7 +199,7 @@ TEST_CASE("parameters that fp32 can hold and 16 bits cannot are named as that, w
   }
 }
 
-TEST_CASE("a run in fp16 is resumed in the middle of a window of its loss scale, bit by bit", "[fault-35]") {
+TEST_CASE("fp16: a run resumes within a loss scale's window bit by bit", "[fault-35]") {
   const ShardFolder folder;
   Config config = fp16_config(folder, "straight");
   config.parallel.tensor = config.parallel.data = 2;

@@ -56,7 +56,7 @@ struct Runs {
 
 }  // namespace
 
-TEST_CASE("initialize_from: rotary positions may have longer sequences, another base and scaling") {
+TEST_CASE("initialize_from: rotary positions allow longer sequences and scaling") {
   Runs runs("rope");
   ModelConfig& model = runs.second.model;
   model.sequence_length = model.max_position_embeddings = 32;
@@ -75,14 +75,14 @@ TEST_CASE("which channels turn is what the weights have learned") {
   runs.require_refused("rotary.fraction: 1.0 in the checkpoint, 0.5 in this run");
 }
 
-TEST_CASE("initialize_from: without a position table sequences may have any length") {
+TEST_CASE("initialize_from: without a position table sequences have any length") {
   const std::string positions = GENERATE("alibi", "none");
   Runs runs(positions);
   runs.second.model.sequence_length = runs.second.model.max_position_embeddings = 24;
   runs.require_weights();
 }
 
-TEST_CASE("a learned table of positions keeps its size, and serves shorter sequences") {
+TEST_CASE("initialize_from: a learned table keeps its size for shorter sequences") {
   Runs runs("learned");
   runs.second.model.sequence_length = 8;
   CHECK_THAT(runs.require_weights(), Contains("sequence_length = 16, this run's has 8"));
@@ -91,7 +91,7 @@ TEST_CASE("a learned table of positions keeps its size, and serves shorter seque
   runs.require_refused("max_position_embeddings: 16 in the checkpoint, 32 in this run");
 }
 
-TEST_CASE("checkpoint.load: needs the same sequence length, but not the size of an unused table") {
+TEST_CASE("checkpoint.load: the sequence length must match but no unused table") {
   Runs runs("rope");
   Config& second = runs.second;
   std::swap(second.checkpoint.load, second.checkpoint.initialize_from);
@@ -124,7 +124,7 @@ struct ContinuedRuns {
   explicit ContinuedRuns(const std::string& order) {
     first.data.train = make_corpus(folder);
     first.data.order = order;
-    first.model.hidden_dropout = first.model.attention_dropout = 0;  // which follow from the step
+    first.model.hidden_dropout = first.model.attention_dropout = 0;  // dropout depends on the step
     first.train.steps = 4;
     first.checkpoint.every_steps = 1;
     first.checkpoint.keep_last = 0;
@@ -145,7 +145,7 @@ TEST_CASE("initialize_from: consumed_samples is where the data's order begins") 
   const LoopResult second = run_loop(runs.second);
   CHECK(loss_of_step(second, 1) == loss_of_step(runs.whole, 3));  // the same weights and samples
   CHECK_THAT(second.log, Contains("the data's order begins after 16 consumed samples"));
-  CHECK(second.metrics.back().at("samples") == 16);  // of this run
+  CHECK(second.metrics.back().at("samples") == 16);  // this run's
 
   runs.second.checkpoint.consumed_samples = 0;
   runs.second.data.order_samples = runs.first.data.order == "epoch" ? 0 : 32;

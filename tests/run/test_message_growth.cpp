@@ -141,7 +141,7 @@ TEST_CASE("message growth: a step itself asks nothing of the world") {
   }
 }
 
-TEST_CASE("message growth: a run's saves and its end take the same decisions in jobs of any size") {
+TEST_CASE("message growth: saves and the end decide the same in jobs of any size") {
   std::int64_t operations = 0;
   for (const int ranks : kJobs) {
     for (const int rank : some_ranks(ranks)) {
@@ -151,7 +151,7 @@ TEST_CASE("message growth: a run's saves and its end take the same decisions in 
       const Config& config = counted.run.config;
       const std::string folder_of_saves = checkpoints_folder(config.run.directory);
       std::filesystem::create_directories(folder_of_saves);
-      for (int step = 1; rank != 0 && step <= 2; ++step) {  // what rank 0 would have made
+      for (int step = 1; rank != 0 && step <= 2; ++step) {  // rank 0 would have made these
         std::filesystem::create_directories(folder_of_saves + "/" + temporary_folder_name(step));
       }
       StopSignals signals;

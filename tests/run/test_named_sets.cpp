@@ -106,7 +106,7 @@ TEST_CASE("evaluate_at_start: one evaluation at step 0, which changes nothing", 
   auto expected = losses(without, "validation");
   const auto found = losses(with, "validation");
   REQUIRE(found.size() == expected.size() + 1);
-  CHECK(found.at(0) == Approx(std::log(50)).epsilon(0.1));  // of a model that knows nothing yet
+  CHECK(found.at(0) == Approx(std::log(50)).epsilon(0.1));  // the model knows nothing yet
   expected[0] = found.at(0);
   CHECK(found == expected);
   CHECK_THAT(with.log, Contains("after step 0"));

@@ -37,7 +37,7 @@ long long bytes_read() {
 
 }  // namespace
 
-TEST_CASE("outputs: saves, evaluations and the end of a run do not read its metrics again") {
+TEST_CASE("outputs: saves and evaluations and the end do not reread its metrics") {
   const ShardFolder folder;
   const Config config = run_in(folder);
   const std::string line = "{\"note\":\"" + std::string(1000, 'x') + "\"}\n";

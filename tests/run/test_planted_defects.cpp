@@ -14,7 +14,7 @@ namespace {
 
 struct Planted {
   CommunicationDefect communication;
-  std::function<void(DefectiveOps& ops)> operations;  ///< of the last rank
+  std::function<void(DefectiveOps& ops)> operations;  ///< the last rank's
 };
 
 void verify_with(int ranks, const Config& input, const Planted& planted, bool in_16_bits = false) {

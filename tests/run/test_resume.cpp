@@ -85,7 +85,7 @@ std::vector<std::string> require_no_trace_of_breaks(const Config& config, const 
 
 }  // namespace
 
-TEST_CASE("stopped after any step and resumed, every layout trains on as if nothing had happened", "[fault-17]") {
+TEST_CASE("resume: every layout continues after any step as if nothing happened", "[fault-17]") {
   const ShardFolder folder;
   Config config = small_run(folder);
   int layouts = 0;
@@ -105,7 +105,7 @@ TEST_CASE("stopped after any step and resumed, every layout trains on as if noth
   CHECK(layouts == 18);
 }
 
-TEST_CASE("schedules of the rate and the weight decay reach the update, and breaks do not show in them", "[fault-17]") {
+TEST_CASE("resume: rate and weight decay schedules reach the update unbroken", "[fault-17]") {
   const ShardFolder folder;
   Config config = small_run(folder);
   config.optimizer.weight_decay_schedule = "linear";  // from 0.1
@@ -127,12 +127,12 @@ TEST_CASE("schedules of the rate and the weight decay reach the update, and brea
   CHECK(loss(constant[1]) != loss(lines[1]));
 }
 
-TEST_CASE("resumed while sequences grow, a run keeps its lengths, and refuses others", "[fault-17]") {
+TEST_CASE("resume: growing sequences keep their lengths and others are refused", "[fault-17]") {
   const ShardFolder folder;
   Config config = small_run(folder);
   config.train.steps = 6;
   config.train.curriculum = {"fixed_linear", 4, 5, 4, 2, {}, {}};  // 4 8 8 12 16 16 tokens
-  config.learning_rate.warmup_tokens = 256;                        // of all 512
+  config.learning_rate.warmup_tokens = 256;                        // half of all 512
   config.learning_rate.decay = "linear";
   config.parallel.tensor = config.parallel.pipeline = 2;
   config.parallel.sequence_parallel = true;
@@ -148,7 +148,7 @@ TEST_CASE("resumed while sequences grow, a run keeps its lengths, and refuses ot
                 [&] { train(other, at(folder.file("curriculum"), 3), folder.file("other")); });
 }
 
-TEST_CASE("resumed in the middle of a ramp-up, a run keeps its batches, and refuses others", "[fault-17]") {
+TEST_CASE("resume: a batch ramp-up keeps its batches and others are refused", "[fault-17]") {
   const ShardFolder folder;
   Config config = small_run(folder);
   config.train.steps = 7;
@@ -248,7 +248,7 @@ std::string pass_on(const Config& config, const std::string& from, const std::st
 
 }  // namespace
 
-TEST_CASE("stopped after any step and resumed, every way of keeping the optimizer's state trains on", "[fault-17]") {
+TEST_CASE("resume: every way of keeping the optimizer's state trains on", "[fault-17]") {
   const ShardFolder folder;
   Config config = small_run(folder);
   const Mode mode =
@@ -263,8 +263,7 @@ TEST_CASE("stopped after any step and resumed, every way of keeping the optimize
   require_no_trace_of_breaks(config, folder, "sgd without momentum");
 }
 
-TEST_CASE("any layout and any way of keeping the optimizer's state loads what any other has saved, bit by bit",
-          "[fault-17]") {
+TEST_CASE("resume: any layout and way of keeping state loads any other's save", "[fault-17]") {
   const ShardFolder folder;
   const std::vector<Mode> modes = {{"one rank"},
                                    {"data 8, distributed", 1, 8, 1, true},
@@ -313,7 +312,7 @@ TEST_CASE("a run is resumed with the optimizer that it began with, or refused", 
   CHECK(train(plain, at(folder.file("sgd"), 2), folder.file("from sgd")).size() == 2);
 }
 
-TEST_CASE("a checkpoint is loaded while the values of the last update are on their way", "[fault-17]") {
+TEST_CASE("resume: loads while the last update's values are on their way", "[fault-17]") {
   const ShardFolder folder;
   Config config = with_mode(small_run(folder), {"", 1, 2, 2, true});
   run_as_threads(4, [&](Communicator& world) {

@@ -61,7 +61,7 @@ TEST_CASE("run start: every rank has the resolved configuration and the data") {
   }
 }
 
-TEST_CASE("run start: a rank with another configuration stops all, with the first line that differs") {
+TEST_CASE("run start: another configuration on a rank stops all with its line") {
   const ShardFolder folder;
   const Config config = on_cpu(small_run(folder, 1, 1));
   const Start started = start(3, [&](int rank) {
@@ -75,7 +75,7 @@ TEST_CASE("run start: a rank with another configuration stops all, with the firs
   CHECK(started.errors == Errors(3, started.errors[0]));
 }
 
-TEST_CASE("run start: data that cannot be opened is told with what the ranks cannot do") {
+TEST_CASE("run start: data that cannot be opened is told with other obstacles") {
   const ShardFolder folder;
   Config config = on_cpu(small_run(folder, 3, 1));
   config.data.train = folder.file("absent");
@@ -87,7 +87,7 @@ TEST_CASE("run start: data that cannot be opened is told with what the ranks can
   CHECK_THAT(start(1, [&](int) { return config; }).errors[0], StartsWith("data: ") && Contains("absent"));
 }
 
-TEST_CASE("run start: keys that training does not support are refused before data is opened") {
+TEST_CASE("run start: unsupported keys are refused before data is opened") {
   Config config = on_cpu(tiny_config());
   config.data.train = "/no/such/corpus";
   config.parallel.context = 2;

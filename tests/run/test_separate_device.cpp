@@ -97,7 +97,7 @@ void poison(InjectedOps& ops, const ProcessGrid& grid) {
 
 }  // namespace
 
-TEST_CASE("a device with separate memory trains, saves, resumes and evaluates what the host does, bit for bit") {
+TEST_CASE("separate device: a whole run does what the host does bit for bit") {
   const bool many_ranks = GENERATE(false, true);
   using Variant = void (*)(ModelConfig&);
   const auto encoder = GENERATE(Variant{nullptr}, Variant{like_megatron_bert}, Variant{like_t5});
@@ -131,7 +131,7 @@ TEST_CASE("a device with separate memory trains, saves, resumes and evaluates wh
   CHECK(rank_files(device.run.directory, kSteps) == rank_files(config.run.directory, kSteps));
 }
 
-TEST_CASE("a device with separate memory finds, skips and explains a bad step as the host does") {
+TEST_CASE("separate device: a bad step is found and explained as on the host") {
   const bool many_ranks = GENERATE(false, true);
   const ShardFolder folder;
   Config config = config_of(folder, many_ranks);
@@ -176,9 +176,7 @@ TEST_CASE("a device with separate memory writes the text that the host writes") 
   CHECK(text(make_separate_backend(), "cuda") == host);
 }
 
-TEST_CASE(
-    "in a step the host asks for its device's numbers and waits for nothing, and memory and pinned lanes are as "
-    "planned") {
+TEST_CASE("separate device: the host never waits and memory is as planned") {
   const ShardFolder folder;
   const bool many_ranks = GENERATE(false, true);
   const Config config = on_device(config_of(folder, many_ranks));

@@ -1,4 +1,4 @@
-// What is decided about skipped steps, without a run.
+// Decisions about skipped steps, without a run.
 #include "base/error.h"
 #include "run/skipped_step_policy.h"
 #include "support/catch.h"
@@ -23,7 +23,7 @@ SkipAction overflow(SkippedStepPolicy& policy, bool ends = false) {
 
 }  // namespace
 
-TEST_CASE("skipped steps: the first is explained, others are told, the last gives up") {
+TEST_CASE("skipped steps: the first is explained and others told until the last") {
   SkippedStepPolicy policy(4);
   CHECK(good(policy) == SkipAction::none);
   CHECK(bad(policy) == SkipAction::explain);
@@ -48,7 +48,7 @@ TEST_CASE("skipped steps: a good one ends the row, and the next row is explained
   CHECK(policy.in_all() == 2);
 }
 
-TEST_CASE("skipped steps: a search is only counted, until it was too long or the run ends") {
+TEST_CASE("skipped steps: a search is only counted until too long or the run ends") {
   SkippedStepPolicy policy(3);
   CHECK(overflow(policy) == SkipAction::search);
   CHECK(overflow(policy) == SkipAction::search);

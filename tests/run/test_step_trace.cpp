@@ -65,7 +65,7 @@ std::map<std::string, std::string> rank_files(const Config& config) {
 
 }  // namespace
 
-TEST_CASE("step trace: every rank's passes, layers, operations, and arrows between stages") {
+TEST_CASE("step trace: every rank's passes and layers and arrows between stages") {
   struct Case {
     const char* schedule;
     int pipeline, tensor, data, chunks;
@@ -97,7 +97,7 @@ TEST_CASE("step trace: every rank's passes, layers, operations, and arrows betwe
       CHECK(trace.within(rank, "adamw", "optimizer"));
       CHECK(trace.within(rank, "attention_forward", "layer"));
       CHECK(trace.facts.at("dropped_events").at(static_cast<std::size_t>(rank)) == 0);
-      // Of 4 layers each has as many as the others, in a forward and a backward of every micro-batch.
+      // Each of 4 layers has the same number, in a forward and a backward of every micro-batch.
       CHECK(trace.count(rank, "attention_forward") == steps * micro_batches * 4 / one.pipeline);
       // Gradient sums are moved along while the rank computes, where there are some.
       CHECK((trace.count(rank, "progress") > 0) == (one.data > 1 || one.pipeline > 1));
@@ -143,7 +143,7 @@ TEST_CASE("step trace: without room for all events it says how many are missing"
   CHECK(mentions(result.log, "raise run.trace_events"));
 }
 
-TEST_CASE("step trace: a run that stops within the steps writes those that it has, and a resume the others") {
+TEST_CASE("step trace: a stopped run writes its steps and a resume the others") {
   TracedRun traced;
   traced.config.train.stop_after = 2;
   traced.run();
@@ -158,7 +158,7 @@ TEST_CASE("step trace: a run that stops within the steps writes those that it ha
   CHECK(contents_of(traced.path()) == kept);
 }
 
-TEST_CASE("step trace: a run that ends before the steps, or was not to be traced, writes none") {
+TEST_CASE("step trace: a run that ends early or is not traced writes none") {
   TracedRun traced;
   traced.config.train.stop_after = 1;
   const LoopResult result = traced.run();
@@ -185,7 +185,7 @@ TEST_CASE("step trace: on a device times are of launches") {
   CHECK(mentions(traced.trace().facts.at("times").get<std::string>(), "launched"));
 }
 
-TEST_CASE("step trace: the events are in the plan, on the host or where the rest is") {
+TEST_CASE("step trace: events are planned on the host or where the rest is") {
   Config config = tiny_config();
   const std::size_t bytes = TraceRecorder::bytes_for(static_cast<std::size_t>(config.run.trace_events));
   for (const char* device : {"cpu", "cuda"}) {
@@ -200,7 +200,7 @@ TEST_CASE("step trace: the events are in the plan, on the host or where the rest
   }
 }
 
-TEST_CASE("step trace: ranks' clocks that are seconds apart, and run apart, are aligned") {
+TEST_CASE("step trace: clocks that differ and drift are aligned") {
   constexpr std::int64_t kSkews[] = {7'000'000'000, -2'000'000'000, 0, 31'000'000};
   constexpr double kRates[] = {1, 1.2, 1, 0.85};  // seconds of the clock per second
   TracedRun traced(4);

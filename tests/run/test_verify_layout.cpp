@@ -40,7 +40,7 @@ TEST_CASE("right layouts are verified") {
   verify_on(1, config);
 }
 
-TEST_CASE("fp16 is verified at a loss scale that fits, and gradients with a scale are compared without it") {
+TEST_CASE("verify: fp16 uses a fitting loss scale and compares without it") {
   const ShardFolder folder;
   Config config = small_run(folder, 2, 2);
   config.precision.compute = "fp16";
@@ -112,7 +112,7 @@ TEST_CASE("a gradient sum that is left out is found, and its parameter named") {
                 [&] { verify_on(2, small_run(folder, 2, 1), "tensor"); });
 }
 
-TEST_CASE("parameters that a rank's update did not reach are found, however little they move") {
+TEST_CASE("verify: parameters that an update did not reach are found") {
   const ShardFolder folder;
   Config config = small_run(folder, 1, 1);
   config.optimizer.distributed = true;
@@ -121,7 +121,7 @@ TEST_CASE("parameters that a rank's update did not reach are found, however litt
                 [&] { verify_on(2, config, "data gathers"); });
 }
 
-TEST_CASE("a reference that does not fit is refused with numbers before anything is allocated") {
+TEST_CASE("verify: a reference that does not fit is refused before allocation") {
   const ShardFolder folder;
   Config config = small_run(folder, 2, 1);
   config.model.hidden_size = 1 << 16;
@@ -210,7 +210,7 @@ std::vector<TensorDifference> compare_two(const std::function<void(int rank, Nam
 
 }  // namespace
 
-TEST_CASE("gradients are compared where they lie: parts, copies and what is not finite") {
+TEST_CASE("verify: gradients are compared where they lie with parts and copies") {
   const auto nothing = [](int, NamedValues&) {};
   auto differences = compare_two(nothing);
   REQUIRE(differences.size() == 3);
@@ -272,7 +272,7 @@ TEST_CASE("parameters are judged by how far they have moved") {
   CHECK(whole.tensors[0].scale == Approx(1e-3 * std::hypot(3.5, 4)));
 }
 
-TEST_CASE("gradients that are missing, held twice or unknown are an error that names the parameter") {
+TEST_CASE("verify: missing or doubled or unknown gradients name the parameter") {
   const auto remove = [](const char* name, int of) {
     compare_two([=](int rank, NamedValues& values) {
       if (rank == of || of < 0) values.erase(name);

@@ -1,4 +1,4 @@
-// What every communicator must do in all_to_all: bodies that run on one rank, listed in communicator_cases.h.
+// Cases of all_to_all for every communicator: bodies that run on one rank, listed in communicator_cases.h.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace megatron::communicator_cases {
 
-/// What a rank receives whose group's ranks send elements_of(their rank + shift, ranks * part): part by part.
+/// Values that a rank receives if its group's ranks send elements_of(their rank + shift, ranks * part): part by part.
 template <class T>
 std::vector<T> exchanged(const Communicator& group, std::int64_t part, int shift = 0) {
   std::vector<T> wanted;

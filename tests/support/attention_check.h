@@ -1,4 +1,4 @@
-// What tests of attention share: cases, and the comparison of their results with the reference's.
+// Common parts of tests of attention: cases, and the comparison of their results with the reference's.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,7 @@ void check_case(Ops& ops, const AttentionCase& c, double tolerance = 2e-6, doubl
   check_results(run, reference_attention(c, x.q, x.k, x.v, x.dout, x.bias), tolerance);
 }
 
-/// What results of elements T may be off by: one rounding, and gradients have the output's too, through delta.
+/// Largest error of results of elements T: one rounding, and gradients have the output's too, through delta.
 template <class T>
 inline constexpr double kTolerance = std::is_same_v<T, float>      ? 2e-6
                                      : std::is_same_v<T, BFloat16> ? 0x1p-7

@@ -22,7 +22,7 @@ struct AttentionCase {
   std::vector<std::int32_t> key_lengths, document_starts;
   std::vector<float> slopes;
   bool biased = false;      ///< has a bias by the buckets of distances
-  DistanceBuckets buckets;  ///< of it
+  DistanceBuckets buckets;  ///< for the bias
   double dropout = 0;
   std::uint64_t key = 0;
   std::vector<std::int32_t> positions;
@@ -113,7 +113,7 @@ inline void reference_backward_row(const AttentionCase& c, const std::vector<dou
   const std::size_t row = c.at_query(i, sample, head);
   const auto size = static_cast<std::size_t>(c.size);
   std::vector<double> dprobabilities(probabilities.size());
-  double mean = 0;  // of the gradient under the softmax
+  double mean = 0;  // mean of the gradient under the softmax
   for (std::int64_t j = 0; j < c.keys; ++j) {
     const std::size_t column = c.at_key(j, sample, head), at = static_cast<std::size_t>(j);
     const double multiplier = c.multiplier(sample, head, i, j);

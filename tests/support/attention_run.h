@@ -16,7 +16,7 @@
 namespace megatron::test {
 
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-inline constexpr float kBefore = 0.5f;  ///< what gradients that are added to hold before
+inline constexpr float kBefore = 0.5f;  ///< earlier value of gradients that are added to
 
 /// Rounded to T, so that kernel and reference start from the same numbers.
 template <class T>
@@ -137,7 +137,7 @@ struct Run {
   Tensor dbias_tensor() {
     return c.biased && wants_dbias ? Tensor(dbias.data(), {c.heads, c.buckets.buckets}, DType::f32) : Tensor();
   }
-  /// What was added to the gradient of the bias.
+  /// Numbers that were added to the gradient of the bias.
   std::vector<double> added_dbias() const {
     std::vector<double> result(dbias.begin(), dbias.end());
     for (double& value : result) value -= double{kBefore};

@@ -1,4 +1,4 @@
-// What every communicator must do, as bodies that run on one rank: tests/comm plays them on threads, tests/mpi on MPI.
+// Cases for every communicator, as bodies that run on one rank: tests/comm plays them on threads, tests/mpi on MPI.
 //
 // Test frameworks are not thread-safe, so a body throws on the first difference; the caller reports it.
 #pragma once
@@ -166,7 +166,7 @@ inline void many_in_flight_case(Communicator& world) {
   }
 }
 
-/// What the last rank has not joined yet is not ready; once it has, progress() makes it so.
+/// An operation that the last rank has not joined yet is not ready; once it has, progress() makes it so.
 inline void ready_case(Communicator& world) {
   expect(Pending().ready(), "nothing at all is not ready");
   if (world.size() == 1) return;

@@ -1,4 +1,4 @@
-// What the cases of communicators share: values that every rank can compute of every other, and comparisons.
+// Common parts of the cases of communicators: values that every rank can compute of every other, and comparisons.
 //
 // Test frameworks are not thread-safe, so a comparison throws on the first difference; the caller reports it.
 #pragma once

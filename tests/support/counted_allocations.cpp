@@ -61,7 +61,7 @@ long allocations_of_mine() {
 
 }  // namespace megatron::test
 
-// Those of arrays call these.
+// The operators for arrays call these.
 void* operator new(std::size_t bytes) {
   return counted(std::malloc(bytes == 0 ? 1 : bytes), __builtin_return_address(0));
 }

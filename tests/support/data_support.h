@@ -1,4 +1,4 @@
-// What the data tests share: a temporary folder, small files, shards from lists of documents.
+// Common parts of the data tests: a temporary folder, small files, shards from lists of documents.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What each of several thread ranks was told by an Error.
+// Messages of the Errors that several thread ranks get.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What a clone without git-lfs has in the place of a large file.
+// The text that a clone without git-lfs has in the place of a large file.
 #pragma once
 
 namespace megatron::test {

@@ -16,7 +16,7 @@
 
 namespace megatron::test {
 
-/// What goes wrong in the communicator groups named `group`; what is not set goes right.
+/// Defects in the communicator groups named `group`; what is not set goes right.
 struct CommunicationDefect {
   std::string group;
   std::function<bool(const Tensor& values, Reduce reduce)> forgets_all_reduce;

@@ -1,15 +1,7 @@
 // A backend that behaves like a GPU without one: memory that is not the host's, and work that is done while the host
-// does something else. Its mathematics is the CPU backend's, so that whatever comes out must be the same bits.
-//
-// Memory: pages that only the backend may touch, while it works on them. Following a pointer there from
-// anywhere else ends the process by SIGSEGV.
-//
-// Time: operations are carried out when they are waited for, not when they are called; copies as early as their
-// ticket allows, or as late as they may be, by choice. Between them the two find what is not ordered: a late copy's
-// bytes are not there for code that did not wait for it (host memory holds poison until then), and all operations that
-// were not told to wait for it come before it; an early one overtakes the operations that it was not told to wait for.
-//
-// One device a rank, used by the thread that made it.
+// does something else. Its mathematics is the CPU backend's, so that whatever comes out must be the same bits. Its
+// memory is pages that only the backend may touch, while it works on them: following a pointer there from anywhere else
+// ends the process by SIGSEGV. One device per rank, used by the thread that made it.
 #pragma once
 
 #include <deque>
@@ -21,6 +13,10 @@
 
 namespace megatron::test {
 
+/// Operations are carried out when they are waited for, not when they are called; copies as early as their ticket
+/// allows, or as late as they may be. Between them the two find what is not ordered: a late copy's bytes are not there
+/// for code that did not wait for it (host memory holds poison until then), and all operations that were not told to
+/// wait for it come before it; an early one overtakes the operations that it was not told to wait for.
 enum class Copies { early, late };
 
 class SeparateDevice final : public Device {
@@ -33,7 +29,7 @@ class SeparateDevice final : public Device {
   std::string description() const override { return "separate memory, late work"; }
   std::string identity() const override { return "separate"; }
   std::optional<std::size_t> free_bytes() const override { return free_bytes_; }
-  void set_free_bytes(std::optional<std::size_t> bytes) { free_bytes_ = bytes; }  ///< what it says
+  void set_free_bytes(std::optional<std::size_t> bytes) { free_bytes_ = bytes; }  ///< free_bytes()'s answer
   bool is_host_memory() const override { return false; }
   Allocator& pinned() override { return pinned_; }
 

@@ -1,4 +1,4 @@
-// What tests of tensors share: tensors that own their memory, random values, comparisons that name the first wrong
+// Common parts of tests of tensors: tensors that own their memory, random values, comparisons that name the first wrong
 // element, and finite differences.
 #pragma once
 

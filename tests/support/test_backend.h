@@ -15,7 +15,7 @@ namespace megatron::test {
 Backend make_test_backend();
 
 #ifdef MEGATRON_TEST_MEMORY
-// Of a backend that cannot work on just any memory.
+// For a backend that cannot work on just any memory.
 void* allocate_for_test(std::size_t bytes);
 void free_for_test(void* memory) noexcept;
 

@@ -36,7 +36,7 @@ struct TrainingTrace {
   double evaluation = 0;                                 // loss without dropout after the last step, on its samples
   std::vector<std::vector<double>> choices;              // by step, of experts (Replica::Update)
   double gap = std::numeric_limits<double>::infinity();  // the least router gap of all passes and ranks
-  NamedValues gradients;                                 // of step 1, reassembled
+  NamedValues gradients;                                 // step 1's, reassembled
   NamedValues parameters;                                // after the last step
 };
 
@@ -74,10 +74,10 @@ class TinyBatches {
   void place_translation(std::size_t k, std::int64_t column, int step);
 
   Config config_;
-  bool pairs_;            // of texts, for an encoder (tiny_pairs.h)
+  bool pairs_;            // pairs of texts, for an encoder (tiny_pairs.h)
   bool translations_;     // for an encoder-decoder (tiny_translation.h)
   bool instructions_;     // packed: of documents by themselves, in which some targets are learned
-  std::int64_t columns_;  // of a micro-batch
+  std::int64_t columns_;  // in a micro-batch
   LossWeights weigh_;
   RunSchedule schedule_;
   int data_rank_;

@@ -12,7 +12,7 @@ struct TokenShare {
   int data_rank = 0, data_size = 1;
 };
 
-/// What micro-batches have in addition to tokens and targets.
+/// Contents that micro-batches have in addition to tokens and targets.
 struct TokenContents {
   bool document_starts = false, position_ids = false;
   std::int32_t end_of_document = -1;

@@ -22,8 +22,8 @@ struct Death {
   std::string said, stack;
 };
 
-/// What is left of a child process that runs `body` under a crash report; `file`: whether it may write the stack's
-/// file.
+/// Runs `body` in a child process under a crash report and returns what is left of it; `file`: whether it may write the
+/// stack's file.
 template <class Body>
 Death death_of(Body body, bool file = true) {
   const TemporaryFolder folder;
@@ -92,7 +92,7 @@ TEST_CASE("a stack that overflows is told as well", "[fault-32]") {
 #ifdef __x86_64__
 namespace {
 
-/// What a library makes as it runs: leaves no way back that an unwinder knows, and crashes.
+/// Code as a library makes it at run time: leaves no way back that an unwinder knows, and crashes.
 void* crashing_code() {
   const unsigned char instructions[] = {0x48, 0x81, 0xec, 0x00, 0x10, 0x00, 0x00,  // sub rsp, 4096
                                         0x31, 0xed,                                // xor ebp, ebp
@@ -140,14 +140,14 @@ TEST_CASE("a crash in generated code is told with the stack of who called it", "
 }
 #endif
 
-TEST_CASE("internal errors, lack of memory and escaped exceptions leave their stack", "[fault-32]") {
+TEST_CASE("crash report: internal errors and lack of memory leave their stack", "[fault-32]") {
   const Death internal = death_of([] {
     try {
       internal_check(false, "a promise");
     } catch (const Error&) {
     }
   });
-  CHECK(internal.code == 0);  // what to do about it is for others
+  CHECK(internal.code == 0);  // the report leaves the handling to others
   CHECK(contains(internal.stack, "internal error at step 41"));
 
   const Death memory = death_of([] {

@@ -54,7 +54,7 @@ TEST_CASE("a reader that stops reading costs lines on the screen, not the run") 
   CHECK(std::count(file.begin(), file.end(), '\n') == 3000);
 }
 
-TEST_CASE("information goes to standard output, warnings to standard error, both to run.log with the time") {
+TEST_CASE("log: information and warnings have their streams and run.log has both") {
   const TemporaryFolder folder;
   const std::string run_log = folder.file("run.log");
   const auto body = [&] {
@@ -104,8 +104,7 @@ TEST_CASE("a second run appends to run.log; silent ranks say and open nothing") 
   CHECK_FALSE(std::filesystem::exists(folder.file("silent.log")));
 }
 
-TEST_CASE("closed streams, a full disk, an unwritable or deleted file cost lines and nothing else",
-          "[fault-45][fault-48]") {
+TEST_CASE("log: closed streams and full disks cost lines and nothing else", "[fault-45][fault-48]") {
   const TemporaryFolder folder;
   const std::string run_log = folder.file("run.log");
   const auto body = [&] {
@@ -185,7 +184,7 @@ void status_and_lines(const std::string& run_log) {
 
 }  // namespace
 
-TEST_CASE("log: on a terminal a status line stays below the others and out of run.log") {
+TEST_CASE("log: on a terminal the status line stays below and out of run.log") {
   const PseudoTerminal needed;
   const TemporaryFolder folder;
   const auto body = [&] { status_and_lines(folder.file("run.log")); };
@@ -207,7 +206,7 @@ TEST_CASE("log: files, pipes and dumb terminals get no status and no escape code
   CHECK(contents_of(folder.file("error")) == "warning: careful\n");
 }
 
-TEST_CASE("terminal: under a launcher only what the launch script hands on counts, and NO_COLOR") {
+TEST_CASE("terminal: under a launcher only the launch script and NO_COLOR count") {
   const PseudoTerminal needed;
   const TemporaryFolder folder;
   const auto seen = [](const char* launcher, const char* handed_on, const char* plain) {

@@ -53,7 +53,7 @@ TEST_CASE("free memory without control groups is what the kernel holds available
   CHECK(system.free() == 0u);
 }
 
-TEST_CASE("free memory under a control group: its limit without what is used, but for pages of files") {
+TEST_CASE("free memory: a control group's limit less its use but for file pages") {
   const System system;
   system.write("proc/meminfo", "MemAvailable:   1048576 kB\n");
   system.write("proc/self/cgroup", "0::/job/step\n");

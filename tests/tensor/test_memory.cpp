@@ -21,7 +21,7 @@ class CountingAllocator final : public Allocator {
   std::size_t live_bytes = 0;
 };
 
-/// What a step might do with an arena: nested scopes, odd sizes, several types.
+/// Uses an arena as a step might: nested scopes, odd sizes, several types.
 void play(Arena& arena) {
   (void)arena.allocate("hidden", {3, 5, 7}, DType::f32);
   {

@@ -1,4 +1,4 @@
-// What messages are made of.
+// Functions that make the texts of messages.
 #include "support/catch.h"
 #include "text/text.h"
 

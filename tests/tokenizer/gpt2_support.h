@@ -1,4 +1,4 @@
-// What the tests of the GPT-2 tokenizer share: the small vocabulary of tests/golden/bpe, and text of all kinds.
+// Shared by the tests of the GPT-2 tokenizer: the small vocabulary of tests/golden/bpe, and text of all kinds.
 #pragma once
 
 #include <cstdlib>

@@ -26,7 +26,7 @@ TEST_CASE("tokenizer: bytes", "[tokenizer]") {
   }
 }
 
-TEST_CASE("tokenizer: an unknown name lists the known ones, and files belong to gpt2", "[tokenizer]") {
+TEST_CASE("tokenizer: an unknown name lists the known ones and files are gpt2's", "[tokenizer]") {
   require_error(ErrorKind::configuration, {"\"gpt9\"", "byte gpt2"}, [] { make_tokenizer({"gpt9", "", ""}); });
   require_error(ErrorKind::configuration, {"--merge-file"}, [] { make_tokenizer({"gpt2", "vocab.json", ""}); });
   require_error(ErrorKind::configuration, {"no special tokens"},

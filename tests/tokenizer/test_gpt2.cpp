@@ -88,7 +88,7 @@ TEST_CASE("gpt2: ids do not depend on what the encoder has seen before", "[token
   }
 }
 
-TEST_CASE("gpt2: what is encoded is appended, and ids outside the vocabulary are refused", "[tokenizer]") {
+TEST_CASE("gpt2: encoding appends and ids outside the vocabulary are refused", "[tokenizer]") {
   const auto tokenizer = small_tokenizer();
   CHECK(tokenizer->name() == "gpt2");
   CHECK(tokenizer->vocab_size() == 1200);

@@ -63,7 +63,7 @@ void compare(const BpeVocabulary& vocabulary, std::uint64_t seed) {
   }
 }
 
-/// Of this thread on a processor: what else the machine does is left out.
+/// Time of this thread on a processor: the machine's other work is left out.
 double cpu_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

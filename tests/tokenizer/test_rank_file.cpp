@@ -65,7 +65,7 @@ TEST_CASE("rank files: special tokens beyond the model's rows are left out", "[r
   CHECK(fewer.left_out == 3);
 }
 
-TEST_CASE("rank files: a tokenizer.model of ranks takes its special tokens from the configuration", "[rank_file]") {
+TEST_CASE("rank files: special tokens of tokenizer.model are the configuration's", "[rank_file]") {
   const TemporaryFolder folder;
   const std::string path = folder.file(kSentencePieceFile);
   std::filesystem::copy_file(kind_file("qwen.tiktoken"), path);

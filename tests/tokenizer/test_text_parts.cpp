@@ -187,7 +187,7 @@ TEST_CASE("text parts: time is linear in their number", "[text_parts]") {
   CHECK(std::clock() - start < 20 * CLOCKS_PER_SEC);  // with squares it is minutes
 }
 
-TEST_CASE("text parts: ids are those of the whole text, for random texts and parts", "[text_parts]") {
+TEST_CASE("text parts: ids equal the whole text's for random texts and parts", "[text_parts]") {
   Draw draw(7);
   for (const char* const file : {"llama3.json", "qwen2.json", "flags.json", "unigram_t5.json", "unigram_bytes.json",
                                  "unigram_whole.json", "bert_bare_case.json", "spm_llama.model", "spm_t5.model"}) {

@@ -1,4 +1,4 @@
-// What exports write for Hugging Face's AutoTokenizer: their own reader is asked by scripts/check_tokenizer_export.py.
+// Files that exports write for Hugging Face's AutoTokenizer: scripts/check_tokenizer_export.py asks the real reader.
 #include "tokenizer/tokenizer_export.h"
 
 #include <ctime>

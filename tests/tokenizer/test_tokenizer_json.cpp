@@ -107,7 +107,7 @@ TEST_CASE("tokenizer.json: added tokens beyond the model's rows are left out", "
   CHECK(find_kept_tokenizer("gpt2", plain->hash(), kept.path() + "/").tokenizer != nullptr);
 }
 
-TEST_CASE("tokenizer.json: its file is what is kept; what changes ids changes the hash", "[tokenizer_json]") {
+TEST_CASE("tokenizer.json: the file is kept and what changes ids changes the hash", "[tokenizer_json]") {
   const TemporaryFolder folder;
   const auto plain = golden_tokenizer("plain");
   REQUIRE(plain->files().size() == 1);
@@ -124,7 +124,7 @@ TEST_CASE("tokenizer.json: its file is what is kept; what changes ids changes th
   write_file(folder.file("vocab.json"), file.at("model").at("vocab").dump());
   write_file(folder.file("merges.txt"), merges);
   CHECK(make_tokenizer({"gpt2", folder.file("vocab.json"), folder.file("merges.txt")})->hash() == plain->hash());
-  // What else lies there hides it in neither order, and is named only where it is not there.
+  // Other files there hide it in neither order, and are named only where it is missing.
   const auto kept = [&](std::uint64_t hash) { return find_kept_tokenizer("gpt2", hash, folder.path() + "/"); };
   const auto is_found = [&] {
     const KeptTokenizer found = kept(plain->hash());

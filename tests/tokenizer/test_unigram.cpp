@@ -199,7 +199,7 @@ TEST_CASE("Unigram: a key that is there twice, and a number that no double holds
                 [&] { Small refused("{\"added_tokens\": [],\n" + good.substr(1)); });
   const std::string large = "{\n\"truncation\": 1e999," + good.substr(good.find("\"padding\""));
   CHECK(Small(large).tokenizer->vocab_size() == 7);
-  CHECK(Small(large, 5).tokenizer->vocab_size() == 12);  // what is changed is the list of added tokens
+  CHECK(Small(large, 5).tokenizer->vocab_size() == 12);  // only the list of added tokens is changed
 }
 
 TEST_CASE("Unigram: a score of -0 is 0, in the file that is kept too", "[unigram]") {

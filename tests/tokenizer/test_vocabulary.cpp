@@ -45,7 +45,7 @@ struct Files {
 
 }  // namespace
 
-TEST_CASE("vocabulary: as it should be, with or without version line and last newline", "[tokenizer]") {
+TEST_CASE("vocabulary: valid with or without version line and last newline", "[tokenizer]") {
   for (const std::string merges : {"#version: 0.2\na b\nab c\n", "a b\nab c\n", "a b\nab c", "#version\na b\nab c"}) {
     Files files;
     files.merges = merges;

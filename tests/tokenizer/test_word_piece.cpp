@@ -35,7 +35,7 @@ const char* const kSmall =
     "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n##aff\n##able\n##a\na\nab\n##b\n!\n,\n\u4e00\ne\n##"
     "\u0301\ncaf\u00e9\ncafe\n";
 
-/// What a text becomes, with a vocabulary of these lines.
+/// Encodes texts with a vocabulary of these lines.
 struct Small {
   TemporaryFolder folder;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -184,7 +184,7 @@ TEST_CASE("WordPiece: the tokenizer of a Hugging Face folder, by its files", "[w
     write_file(folder.file(kTokenizerConfigFile), config);
     CHECK(name() == expected);
   }
-  for (const char* config : {"[]", "{"}) {  // which may have said that it is cased
+  for (const char* config : {"[]", "{"}) {  // it may have said that it is cased
     write_file(folder.file(kTokenizerConfigFile), config);
     const FolderTokenizer refused = hugging_face_tokenizer(before);
     CHECK(refused.tokenizer == nullptr);
@@ -198,7 +198,7 @@ TEST_CASE("WordPiece: the tokenizer of a Hugging Face folder, by its files", "[w
   std::filesystem::copy_file(kind_file("bert_bare_case.json"), folder.file(kTokenizerFile));
   CHECK(name() == "bert-cased");
   write_file(folder.file(kTokenizerFile), R"({"model": {"type": "Unigram"}})");
-  const FolderTokenizer other = hugging_face_tokenizer(before);  // which vocab.json and vocab.txt contradict
+  const FolderTokenizer other = hugging_face_tokenizer(before);  // vocab.json and vocab.txt contradict it
   CHECK(other.tokenizer == nullptr);
   CHECK(other.refused.find("tokenizer.json:1: ") != std::string::npos);
 }
@@ -273,7 +273,7 @@ TEST_CASE("WordPiece: what is wrong in a vocab.txt, by line", "[word_piece][faul
   refused({"byte", "", "", 1}, {"--extra-ids", "byte"});
 }
 
-TEST_CASE("WordPiece: what is wrong in a tokenizer.json, or not supported, by line", "[word_piece][fault]") {
+TEST_CASE("WordPiece: errors in a tokenizer.json are told by line", "[word_piece][fault]") {
   const TemporaryFolder folder;
   json good = json::parse(std::ifstream(kind_file("bert_lower_accents.json")));
   struct Case {

@@ -77,7 +77,7 @@ TEST_CASE("bpe trainer: its files are a vocabulary that encodes and decodes", "[
   }
 }
 
-TEST_CASE("bpe trainer: the order of documents does not matter, nor what is too long for a token", "[bpe_trainer]") {
+TEST_CASE("bpe trainer: order of documents and overlong words do not matter", "[bpe_trainer]") {
   auto documents = golden()[0].at("documents").get<std::vector<std::string>>();
   const BpeVocabulary forward = train(documents, 400, 2);
   std::reverse(documents.begin(), documents.end());

@@ -64,7 +64,7 @@ TEST_CASE("UnigramTrainer: frequent words become pieces, and every text has ids"
   CHECK((few > 10 && few <= 20));  // half of them characters
 }
 
-TEST_CASE("UnigramTrainer: words of one long row, rare characters and special names") {
+TEST_CASE("UnigramTrainer: one long word and rare characters and special names") {
   UnigramTrainer trainer;
   trainer.add_text(std::string(100'000, 'z'));
   for (int i = 0; i < 3000; ++i) trainer.add_text("</s> <pad>x <extra_id_7> \u6771\u4eac");

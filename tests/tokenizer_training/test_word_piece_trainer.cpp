@@ -53,7 +53,7 @@ TEST_CASE("WordPiece trainer: characters, then pairs by count, then by ids", "[w
   CHECK(std::count(cased.begin(), cased.end(), "b\u00fbn") == 1);
 }
 
-TEST_CASE("WordPiece trainer: never more tokens than asked for, rare characters left out", "[word_piece_trainer]") {
+TEST_CASE("WordPiece trainer: never more tokens than asked and no rare characters", "[word_piece_trainer]") {
   std::string text;
   for (std::uint32_t c = 0; c < 100; ++c) {
     for (std::uint32_t i = 0; i <= c; ++i) {

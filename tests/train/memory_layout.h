@@ -8,7 +8,7 @@
 
 namespace megatron::test {
 
-/// Of the tiny training, what differs from tiny_config().
+/// Differences of a tiny training from tiny_config().
 struct Layout {
   int tensor = 1, data = 1, pipeline = 1;
   std::int64_t micro_batch = 1;
@@ -26,7 +26,7 @@ struct Layout {
   const char* compute = "fp32";
   std::int64_t threads = 1;
   void (*variant)(ModelConfig&) = [](ModelConfig&) {};
-  bool tasks = false;  ///< of evaluation, inside training
+  bool tasks = false;  ///< evaluation tasks, inside training
   const char* task = "";
   int expert = 1;
 };

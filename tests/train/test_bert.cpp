@@ -73,7 +73,7 @@ Trained train(const Config& config, const std::string& folder, int last, const s
 
 }  // namespace
 
-TEST_CASE("BERT and T5: a checkpoint continues on any other layout, and its bytes survive the way there and back") {
+TEST_CASE("BERT and T5: a checkpoint continues on any layout with the same bytes") {
   const auto variant = GENERATE(like_bert, like_megatron_bert, like_t5, like_megatron_t5);
   const TemporaryFolder folder;
   const Layout cube{2, 2, 2};
@@ -105,7 +105,7 @@ TEST_CASE("BERT: a plan counts the whole square of attention, and both heads") {
   const double attention = layers * 12 * s * h;  // scores and values, thrice
   CHECK(plan.matmul_flops == Approx(tokens * (flops_per_token(config.model).model - attention)));
   CHECK(plan.attention_flops == Approx(tokens * layers * 14 * s * h));  // whose backward makes the scores again
-  // What recomputation repeats is what metrics call the hardware's operations.
+  // Operations that recomputation repeats count as the hardware's in metrics.
   for (const std::int64_t recomputed : {1, 4}) {
     Config again = config;
     again.recompute = {"full", recomputed};
@@ -133,7 +133,7 @@ TEST_CASE("T5: a plan counts the operations of both streams") {
   }
 }
 
-TEST_CASE("BERT: it predicts no next token: scoring it and generating text are refused") {
+TEST_CASE("BERT: scoring and generating text are refused") {
   run_as_threads(1, [](Communicator& world) {
     const Config config = config_of({}, like_bert);
     const ProcessGrid grid(world, grid_shape(config));

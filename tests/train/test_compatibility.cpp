@@ -1,4 +1,4 @@
-// What a checkpoint says of its run, and which of it another run must share to load it.
+// Facts that a checkpoint has of its run, and those that another run must share to load it.
 #include <algorithm>
 
 #include "support/catch.h"
@@ -92,7 +92,7 @@ TEST_CASE("resume: the size of a position table counts only if there is one", "[
             rotary, [](ModelConfig& model) { model.rotary_base = 5e5; }, resume_signature) == Keys{"rotary.base"});
 }
 
-TEST_CASE("start from weights: rotations may be stretched, other channels not turned", "[train]") {
+TEST_CASE("start from weights: rotations may stretch but turn the same channels", "[train]") {
   CHECK(differing(
             rotary, [](ModelConfig& model) { model.rotary_base = 5e5; }, weights_signature) == Keys{});
   CHECK(differing(
@@ -163,7 +163,7 @@ TEST_CASE("facts of a model: every key of its form changes them", "[train]") {
     CHECK_FALSE(plain.contains(key));  // as in checkpoints of before there was the key
     CHECK(facts_with(change).contains(key));
   }
-  CHECK(facts_with([](ModelConfig& model) { model.given_head_size = 8; }) == plain);  // what it is anyway
+  CHECK(facts_with([](ModelConfig& model) { model.given_head_size = 8; }) == plain);  // the size that it has anyway
   CHECK(facts_with([](ModelConfig& model) { model.bias = false; }).at("bias") == false);
   CHECK(facts_with([](ModelConfig& model) { model.bias = {true, false, false}; }).at("bias") == "query_key_value");
 }

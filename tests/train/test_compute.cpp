@@ -1,5 +1,5 @@
-// What a job computes on: what "auto" becomes, and what is refused with advice. With a CUDA backend it depends on the
-// machine; here only what a build without one must do.
+// The device of a job: the meaning of "auto", and refusals with advice. With a CUDA backend it depends on the machine;
+// these tests look only at what a build without one must do.
 #include "comm/thread_communicator.h"
 #include "plan/dry_run.h"
 #include "support/catch.h"
@@ -30,7 +30,7 @@ void choose(const std::string& device, const std::string& communication) {
 
 }  // namespace
 
-TEST_CASE("where nothing points to a GPU, all is computed on the CPU without a word") {
+TEST_CASE("compute: without signs of a GPU all is silently on the CPU") {
   if (cuda_device_is_likely()) {
     WARN("this machine may have a GPU");
     return;
@@ -84,7 +84,7 @@ TEST_CASE("the CUDA backend is loaded from its library when it is asked for") {
   require_error(ErrorKind::configuration, {"GPU 0 of the 0 that this process sees"}, [] { make_cuda_backend(0); });
 }
 
-TEST_CASE("a plan is for the device that is asked for, whatever this build and machine have") {
+TEST_CASE("compute: a plan is for the device asked for on any machine") {
   const RunConfig cuda = choose_planned_device(run_on("cuda", "auto"));
   CHECK(cuda.device == "cuda");
   CHECK_FALSE(on_host_memory(cuda));
@@ -97,7 +97,7 @@ TEST_CASE("a plan is for the device that is asked for, whatever this build and m
   CHECK(planned_transport(cpu) == TransportKind::host);
 }
 
-TEST_CASE("a plan for CUDA devices needs none, and tells device memory from the host's") {
+TEST_CASE("compute: a plan for CUDA needs no device and tells the memories apart") {
   const ShardFolder folder;
   Config config = tiny_config();
   config.parallel.tensor = config.parallel.data = 2;

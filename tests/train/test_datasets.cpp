@@ -49,7 +49,7 @@ TEST_CASE("datasets: the program's order", "[datasets]") {
   for (const std::int64_t step : {1, 30, 60, 100}) CHECK(datasets.first_validation_sample(step) == 0);
 }
 
-TEST_CASE("datasets: Megatron's sample counts, and evaluations that continue where the last one ended", "[datasets]") {
+TEST_CASE("datasets: Megatron's sample counts and evaluations that continue", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;
   config.data.order = "megatron";
@@ -81,7 +81,7 @@ TEST_CASE("datasets: Megatron's sample counts, and evaluations that continue whe
   CHECK(megatron_order(*Datasets(config).validation()).wanted_samples() == 8);
 }
 
-TEST_CASE("datasets: the lengths of the training documents are told apart, their shards are not", "[datasets]") {
+TEST_CASE("datasets: lengths of training documents are told apart but not shards", "[datasets]") {
   Corpus corpus;
   corpus.config.data.order = "megatron";
   const auto hash = [&](const std::string& prefix) {
@@ -94,7 +94,7 @@ TEST_CASE("datasets: the lengths of the training documents are told apart, their
   make_shard(corpus.folder.file("r"), Documents(documents.begin(), documents.begin() + 30), 0, 2);
   make_shard(corpus.folder.file("r"), Documents(documents.begin() + 30, documents.end()), 1, 2);
   CHECK(hash("r") == original);
-  documents[98].push_back(7);  // of the validation split
+  documents[98].push_back(7);  // in the validation split
   make_shard(corpus.folder.file("s"), documents);
   CHECK(hash("s") == original);
   documents[3].push_back(7);  // as many documents and tokens as before
@@ -103,7 +103,7 @@ TEST_CASE("datasets: the lengths of the training documents are told apart, their
   CHECK(hash("t") != original);
 }
 
-TEST_CASE("datasets: where Megatron's evaluations after each pass begin, while the batch grows", "[datasets]") {
+TEST_CASE("datasets: Megatron's evaluations after each pass with a growing batch", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;
   config.data.order = "megatron";
@@ -122,7 +122,7 @@ TEST_CASE("datasets: where Megatron's evaluations after each pass begin, while t
   CHECK(datasets.first_validation_sample(115) == 24);
 }
 
-TEST_CASE("datasets: a dry run says what memory Megatron's order takes, with and without the data", "[datasets]") {
+TEST_CASE("datasets: a dry run gives the memory of Megatron's order", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;
   config.model.layers = 1;
@@ -163,7 +163,7 @@ TEST_CASE("datasets: a blend of sets, in the program's order", "[datasets]") {
   CHECK(Datasets(config).blend_weights().empty());
 }
 
-TEST_CASE("datasets: a blend in Megatron's order asks each set for half a percent more than its share", "[datasets]") {
+TEST_CASE("datasets: a blend in Megatron's order asks for half a percent more", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;
   make_shard(corpus.folder.file("r"), Documents(50, std::vector<std::int32_t>(20, 9)));
@@ -174,7 +174,7 @@ TEST_CASE("datasets: a blend in Megatron's order asks each set for half a percen
   CHECK(datasets.train().order->samples() == 400);
   CHECK(datasets.train().order->description().find("made for 302 samples") != std::string::npos);  // 300 · 1.005
   CHECK(datasets.train().order->description().find("made for 101 samples") != std::string::npos);
-  CHECK(datasets.test()->order->description().find("made for 5 samples") != std::string::npos);  // of 8
+  CHECK(datasets.test()->order->description().find("made for 5 samples") != std::string::npos);  // its share of 8
   std::vector<TokenRange> ranges;
   for (std::uint64_t i = 0; i < 400; ++i) datasets.train().order->locate(i, ranges);
   const auto first = order_facts(config, datasets);
@@ -205,8 +205,7 @@ TEST_CASE("datasets: a blend in Megatron's order asks each set for half a percen
   require_error(ErrorKind::configuration, {"404 samples", "order_samples = 400"}, [&] { Datasets wrong(config); });
 }
 
-TEST_CASE("datasets: which set of a blend comes first is a part of its order, whatever the sets are called",
-          "[datasets]") {
+TEST_CASE("datasets: the sequence of a blend's sets is part of its order", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;
   const std::string p = corpus.folder.file("p"), r = corpus.folder.file("r"), moved = corpus.folder.file("moved");
@@ -226,7 +225,7 @@ TEST_CASE("datasets: which set of a blend comes first is a part of its order, wh
   CHECK(changes[0].current == R"(["0000000000000062","0000000000000063"])");
 }
 
-TEST_CASE("datasets: what a split leaves nothing of goes without it; one tokenizer for all sets", "[datasets]") {
+TEST_CASE("datasets: an empty split part is skipped and tokenizers must agree", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;
   config.data.train.parts = {{corpus.folder.file("p"), 1}, {corpus.folder.file("q"), 1}};
@@ -235,7 +234,7 @@ TEST_CASE("datasets: what a split leaves nothing of goes without it; one tokeniz
   REQUIRE(datasets.validation());  // q's 3 documents are all for training
   SampleReader reader(*datasets.validation()->source, *datasets.validation()->order);
   for (std::uint64_t i = 0; i < 5; ++i) CHECK(reader.read(i)[0] == 7);
-  REQUIRE(datasets.notes().size() == 1);  // of the test nothing is left at all, which is not said here
+  REQUIRE(datasets.notes().size() == 1);  // the test split has nothing left at all, which is not said here
   CHECK(datasets.notes()[0].find("validation: data.split leaves " + corpus.folder.file("q")) == 0);
   make_shard(corpus.folder.file("other"), {{1, 2, 3, 4, 5, 6}}, 0, 1, small_vocabulary(300));
   config.data.train.parts[1].path = corpus.folder.file("other");
@@ -245,7 +244,7 @@ TEST_CASE("datasets: what a split leaves nothing of goes without it; one tokeniz
   require_error(ErrorKind::data, {corpus.folder.file("q"), "12 tokens"}, [&] { Datasets wrong(config); });
 }
 
-TEST_CASE("datasets: how a run's length becomes the sample count of Megatron's order", "[datasets]") {
+TEST_CASE("datasets: a run's length becomes Megatron's sample count", "[datasets]") {
   Corpus corpus;
   Config& config = corpus.config;
   config.data.order = "megatron";

@@ -67,7 +67,7 @@ void first_step(Numbers& samples, std::optional<FieldReader> reader,
 
 }  // namespace
 
-TEST_CASE("device batches: a rank that reads no field makes no samples if the count is known") {
+TEST_CASE("device batches: a rank that reads no field makes no samples") {
   Numbers samples(/*uniform=*/true);
   first_step(samples, std::nullopt, [](const DeviceBatches& batches, std::span<const MicroBatch>) {
     CHECK(batches.loss_counts().values[0] == 5 * 16);  // padding does not count
@@ -84,7 +84,7 @@ TEST_CASE("device batches: a count that only samples tell is read on every rank"
   CHECK(samples.made() == 8);
 }
 
-TEST_CASE("device batches: the fields that a rank's stages read are uploaded, no others") {
+TEST_CASE("device batches: only the fields that a rank's stages read are uploaded") {
   for (const FieldReader reader : {FieldReader::embedding, FieldReader::head}) {
     Numbers samples(/*uniform=*/true);
     first_step(samples, reader, [&](const DeviceBatches&, std::span<const MicroBatch> micro_batches) {

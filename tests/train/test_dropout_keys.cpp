@@ -54,7 +54,7 @@ struct StepKeys {
   Keys masks, noise;
 };
 
-/// Of every mask of each of two steps of one micro-batch; of all noise, in the forward and the backward.
+/// Keys of every mask of each of two steps of one micro-batch; those of all noise, in the forward and the backward.
 std::vector<StepKeys> keys_of(Config config) {
   config.train.micro_batch_size = config.train.global_batch_size;
   std::vector<StepKeys> steps;
@@ -87,7 +87,7 @@ TEST_CASE("dropout: every place of a model and every step has a key of its own")
   struct Model {
     const char* name;
     void (*change)(ModelConfig&);
-    std::size_t masks;  ///< of embeddings, 3 of a layer, 5 of one with cross-attention, and of a task's head
+    std::size_t masks;  ///< 1 of embeddings, 3 of a layer, 5 of one with cross-attention, 1 of a task's head
   };
   const auto as_it_is = [](ModelConfig&) {};
   const auto classifier = [](ModelConfig& model) {
@@ -112,7 +112,7 @@ TEST_CASE("dropout: every place of a model and every step has a key of its own")
   }
 }
 
-TEST_CASE("noise of routers: every layer and step has its own key, the same in both passes and when recomputed") {
+TEST_CASE("noise of routers: one key per layer and step also when recomputed") {
   const bool recompute = GENERATE(false, true);
   Config config = tiny_config();
   with_residual_experts(config.model);
@@ -124,9 +124,9 @@ TEST_CASE("noise of routers: every layer and step has its own key, the same in b
   for (const StepKeys& keys : keys_of(config)) {
     std::map<std::uint64_t, int> uses;
     for (const std::uint64_t key : keys.noise) ++uses[key];
-    CHECK(uses.size() == 2);  // of four layers every second one has experts
+    CHECK(uses.size() == 2);  // every second of four layers has experts
     for (const auto& [key, count] : uses) {
-      CHECK(count == (recompute ? 4 : 3));  // what the router reads, twice, and the gradient of that
+      CHECK(count == (recompute ? 4 : 3));  // the router's input, twice, and its gradient
       noise.insert(key);
     }
     masks.insert(keys.masks.begin(), keys.masks.end());

@@ -1,5 +1,5 @@
-// What the parity table (tests/parity/rows.cpp) does not look at: evaluations between the steps of every schedule,
-// which take chunks through slots that training uses otherwise.
+// Evaluations between the steps of every schedule, which the parity table (tests/parity/rows.cpp) does not look at:
+// they take chunks through slots that training uses otherwise.
 #include "support/catch.h"
 #include "support/tiny_training.h"
 

@@ -20,7 +20,7 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr int kExpertsEach = 2;  // of a stage, on each expert rank
+constexpr int kExpertsEach = 2;  // experts of a stage on each expert rank
 
 /// Every grid of up to 16 ranks, with every number of expert ranks; tensor ranks share keys in pairs.
 std::vector<GridShape> grids_with_experts() {
@@ -82,8 +82,8 @@ void declare(ParameterStore& store, const ProcessGrid& grid) {
   store.declare(made_up(stage + "norm", Placement::replica, at.tensor, shape.tensor));
 }
 
-/// What a rank adds to an element's gradient: whole numbers, so that all sums are exact. Of what every tensor rank
-/// computes by itself the same on all.
+/// Number that a rank adds to an element's gradient: whole numbers, so that all sums are exact. It is the same on all
+/// tensor ranks where each of them computes the gradient by itself.
 float contribution(const Parameter& parameter, const GridCoordinates& at, const GridShape& shape,
                    std::int64_t element) {
   GridCoordinates by = at;
@@ -128,14 +128,14 @@ struct WholeModel {
   }
 };
 
-/// What the ranks of a grid have found, each under the lock.
+/// Findings of the ranks of a grid, each added under the lock.
 struct Findings {
   std::map<std::string, std::vector<int>> writers;  // by element of the whole
   struct Owners {
     std::vector<int> of;  // by element of the whole
     std::int64_t held = 0;
   };
-  std::map<std::pair<std::string, int>, Owners> owners;  // of a parameter among its copies, of which there are several
+  std::map<std::pair<std::string, int>, Owners> owners;  // by parameter and group of copies, of which there are several
   std::vector<std::string> wrong;
 };
 
@@ -208,8 +208,7 @@ bool owned_rightly(const std::string& name, const Findings::Owners& owners, cons
 
 }  // namespace
 
-TEST_CASE("owners: with experts, on every small grid, gradients, norm, state and writers are the whole model's",
-          "[train]") {
+TEST_CASE("owners: with experts all is the whole model's on every small grid", "[train]") {
   for (const GridShape& shape : grids_with_experts()) {
     const WholeModel whole(shape);
     for (const bool distributed : {false, true}) {
@@ -232,8 +231,7 @@ TEST_CASE("owners: with experts, on every small grid, gradients, norm, state and
   }
 }
 
-TEST_CASE("owners: a model without experts trains the same, bit for bit, where ranks would share experts out",
-          "[train]") {
+TEST_CASE("owners: without experts a model trains the same on expert ranks", "[train]") {
   Config config = tiny_config();
   config.optimizer.distributed = GENERATE(false, true);
   CAPTURE(config.optimizer.distributed);

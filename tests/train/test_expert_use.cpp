@@ -1,5 +1,5 @@
-// What experts got: the same integers on every layout, of training alone; and the bias that balances them without a
-// loss.
+// Counts of the experts' choices: the same integers on every layout, from training alone; and the bias that balances
+// them without a loss.
 #include "train/expert_use.h"
 
 #include <cmath>
@@ -123,14 +123,14 @@ TEST_CASE("experts without drops: choices are counted, and all found a place") {
 
 TEST_CASE("experts: what found no place is what is past the capacity") {
   Config config = config_with_experts();
-  config.model.moe.capacity_factor = 0.5;  // of 16 tokens with 2 choices each, 4 places in each of 4 experts
+  config.model.moe.capacity_factor = 0.5;  // 16 tokens with 2 choices each: 4 places in each of 4 experts
   config.model.moe.minimum_capacity = 1;
   config.train.global_batch_size = 1;  // so that the counts are one sample's
   for (const Choices& choices : train_tiny(config, 1, 1, 1, 3).choices) {
     for (std::int64_t layer = 0; layer < 2; ++layer) {
       double dropped = 0;
       for (const double count : of_layer(choices, layer, 4)) dropped += std::max(0.0, count - 4);
-      CHECK(dropped >= 16);  // of 32 choices
+      CHECK(dropped >= 16);  // 16 of 32 choices
       CHECK(choices[static_cast<std::size_t>(layer * 5 + 4)] == dropped);
     }
   }
@@ -148,7 +148,7 @@ TEST_CASE("experts: an evaluation and a step that is played again count nothing"
   });
 }
 
-TEST_CASE("choice bias: moves against the counts of the whole batch, and not in a skipped step") {
+TEST_CASE("choice bias: moves against the whole batch except in a skipped step") {
   Config config = config_with_experts();
   with_balanced_experts(config.model);
   on_one_rank(config, [&](Replica& replica, TinyBatches& batches, Timers& timers) {

@@ -21,7 +21,7 @@ struct Seen {
 
 }  // namespace
 
-TEST_CASE("a forward begins while the gathers of the update before it are in flight") {
+TEST_CASE("gathers: a forward begins while the last update's are in flight") {
   const ShardFolder folder;
   Config config = tiny_config();
   config.model.layers = 4;
@@ -60,7 +60,7 @@ TEST_CASE("a forward begins while the gathers of the update before it are in fli
   for (const Seen& mine : seen) {
     REQUIRE(mine.in_flight.size() >= 4);
     CHECK(mine.in_flight[0] == 0);  // nothing was updated yet
-    CHECK(mine.in_flight[1] > 0);   // of the second step, and of the evaluation after it
+    CHECK(mine.in_flight[1] > 0);   // in the second step, and in the evaluation after it
     CHECK(mine.in_flight[2] > 0);
     CHECK(mine.after_gathers == 0);
   }

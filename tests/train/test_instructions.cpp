@@ -80,7 +80,7 @@ Played play(const std::string& positions, const std::vector<std::shared_ptr<Enco
 
 }  // namespace
 
-TEST_CASE("instructions: packed examples have the loss and the gradients that they have alone") {
+TEST_CASE("instructions: packing examples changes no loss and no gradient") {
   const std::string positions = GENERATE("learned", "rope", "alibi", "none");
   const Instruction chat = {{"U:hi;", false, true}, {"B:", false, true}, {"yes", true, false}, {";", true, true}};
   const std::vector<Instruction> instructions = {{{"2+2=", false, false}, {"4", true, false}},

@@ -80,7 +80,7 @@ TEST_CASE("interval: a step without targets of a term does not change its mean")
   CHECK(interval.loss_terms().at(0) == 3.1);
 }
 
-TEST_CASE("interval: the state continues with the same bits, and nonsense is refused") {
+TEST_CASE("interval: the state continues bit by bit and nonsense is refused") {
   Interval whole, first, second;
   for (int i = 1; i <= 6; ++i) {
     const StepResult step = step_of(3.0 / i, 10.0 + i);
@@ -93,7 +93,7 @@ TEST_CASE("interval: the state continues with the same bits, and nonsense is ref
   require_error(ErrorKind::checkpoint, {"count"}, [&] { first.set_loss_state({{"mean", 1.0}}); });
 }
 
-TEST_CASE("interval: terms of a checkpoint that the model does not have are dropped") {
+TEST_CASE("interval: loss terms that the model does not have are dropped") {
   Interval interval;
   interval.set_loss_state(nlohmann::json::parse(R"({"mean": 1, "count": 2,
     "terms": [{"mean": 1, "count": 2}, {"mean": 3, "count": 2}, {"mean": 4, "count": 2}]})"));

@@ -52,7 +52,7 @@ std::vector<std::int64_t> elements_of(const Boxed& boxed) {
   return elements;
 }
 
-/// What all ranks of a grid count and write.
+/// Elements that all ranks of a grid count and write.
 class Tally {
  public:
   explicit Tally(Backend& backend) : backend_(backend) {}
@@ -148,7 +148,7 @@ std::vector<std::vector<int>> made_up_ties(int stages) {
 
 }  // namespace
 
-TEST_CASE("owners: made-up parameters have one in the norm and one writer, on every small grid", "[train]") {
+TEST_CASE("owners: made-up parameters count and are written once on every grid", "[train]") {
   Backend backend = make_cpu_backend();
   for (GridShape shape : all_grids()) {
     shape.ties = made_up_ties(shape.pipeline);
@@ -174,7 +174,7 @@ TEST_CASE("owners: made-up parameters have one in the norm and one writer, on ev
   }
 }
 
-TEST_CASE("owners: GPT's parameters have one in the norm and one writer, on every small grid", "[train]") {
+TEST_CASE("owners: GPT's parameters count and are written once on every grid", "[train]") {
   Backend backend = make_cpu_backend();
   for (const GridShape& extents : all_grids()) {
     Config config;

@@ -1,4 +1,4 @@
-// What plan_memory says of layouts, by arithmetic: what recomputation, sequence parallelism and schedules change.
+// Plans of plan_memory for layouts, by arithmetic: changes by recomputation, sequence parallelism and schedules.
 #include <algorithm>
 
 #include "model/flops.h"
@@ -10,7 +10,7 @@
 using namespace megatron;
 using namespace megatron::test;
 
-TEST_CASE("all data ranks of a stage hold the same, whatever each of them owns and sums") {
+TEST_CASE("planned memory: all data ranks of a stage hold the same") {
   const auto variant = GENERATE(like_llama, with_one_group, with_normed_heads);
   // Under sequence parallelism a learned table of positions is summed as well, by its owners alone.
   for (const bool learned : {false, true}) {
@@ -26,14 +26,14 @@ TEST_CASE("all data ranks of a stage hold the same, whatever each of them owns a
   }
 }
 
-TEST_CASE("a recomputed layer keeps its input in the slot, and one at a time is computed again in scratch") {
+TEST_CASE("planned memory: recomputed layers keep inputs and share one scratch") {
   const auto plan = [](RecomputeConfig recompute) {
     return plan_memory(config_of({.micro_batch = 2, .recompute = recompute}), {}, {});
   };
   const Config config = config_of({});
   const std::size_t rows = 16 * 2, h = 32, bytes = sizeof(float);
-  // What a layer saves in addition to its output (the next one's input): two norms with their statistics, the residual
-  // stream in the middle, query, key and value, attention's output and statistics, up and activated.
+  // Memory that a layer saves in addition to its output (the next one's input): two norms with their statistics, the
+  // residual stream in the middle, query, key and value, attention's output and statistics, up and activated.
   const std::size_t layer = bytes * rows * (3 * h + 4 + 3 * h + h + 4 + 2 * 4 * h);
   const MemoryPlan none = plan({});
   for (std::int64_t layers = 1; layers <= 5; ++layers) {
@@ -52,7 +52,7 @@ TEST_CASE("a recomputed layer keeps its input in the slot, and one at a time is 
   CHECK((plan({"selective"}).passes == none.passes));
 }
 
-TEST_CASE("sequence parallel: what is saved outside of the tensor region shrinks by the tensor size, all of it") {
+TEST_CASE("sequence parallel: saved memory outside regions shrinks by tensor size") {
   const auto slot = [](int tensor, bool sequence_parallel) {
     const Config config =
         config_of({.tensor = tensor, .micro_batch = 4, .sequence_parallel = sequence_parallel, .dropout = 0.1});

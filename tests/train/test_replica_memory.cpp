@@ -1,4 +1,4 @@
-// What plan_memory promises is what a replica takes: to the byte, on every rank.
+// A replica takes the memory that plan_memory promises: to the byte, on every rank.
 #include "comm/thread_communicator.h"
 #include "cpu/cpu_ops.h"
 #include "support/catch.h"
@@ -107,7 +107,7 @@ void score_sequences(const Config& config, const ProcessGrid& grid, Backend& bac
   const int blocks = device.blocks();
   std::vector<std::vector<std::int32_t>> texts;
   std::vector<ScoredSequence> sequences;
-  for (std::int64_t i = 0; i < 40; ++i) {  // of the whole context, of two tokens, and between
+  for (std::int64_t i = 0; i < 40; ++i) {  // lengths of the whole context, of two tokens, and between
     texts.emplace_back(static_cast<std::size_t>(2 + i * 7 % config.model.sequence_length), 5);
   }
   for (const auto& text : texts) sequences.push_back({text, 1});

@@ -53,7 +53,7 @@ std::vector<std::string> numbers_after(const LoopResult& result, int step) {
 
 }  // namespace
 
-TEST_CASE("experts: over 1, 2 and 4 expert ranks and back is the same bytes, biases included", "[train]") {
+TEST_CASE("saved layout: experts over 1 and 2 and 4 ranks and back keep all bytes", "[train]") {
   const bool distributed = GENERATE(false, true);
   const bool sgd = GENERATE(false, true);
   CAPTURE(distributed, sgd);
@@ -100,10 +100,10 @@ TEST_CASE("experts: over 1, 2 and 4 expert ranks and back is the same bytes, bia
   CHECK(numbers_after(run_loop(config), 1) == expected);
 }
 
-TEST_CASE("2x2x2 to 1x4 to 4x1 and back is the same bytes, optimizer included, and trains on the same", "[train]") {
+TEST_CASE("saved layout: 2x2x2 to 1x4 to 4x1 and back is the same bytes", "[train]") {
   const bool distributed = GENERATE(false, true);
   const int virtual_stages = GENERATE(1, 2);
-  const bool one_group = GENERATE(false, true);  // of whose keys every tensor rank has a copy
+  const bool one_group = GENERATE(false, true);  // every tensor rank has a copy of its keys
   CAPTURE(distributed, virtual_stages, one_group);
   const ShardFolder folder;
   Config config = run_on_the_cube(folder);
@@ -140,7 +140,7 @@ TEST_CASE("2x2x2 to 1x4 to 4x1 and back is the same bytes, optimizer included, a
   }
 }
 
-TEST_CASE("a run of one rank resumes from a checkpoint cut for four in its own directory", "[train]") {
+TEST_CASE("saved layout: one rank resumes from a checkpoint cut for four", "[train]") {
   const ShardFolder folder;
   Config config = run_on_the_cube(folder);
   config.parallel = {};
@@ -152,7 +152,7 @@ TEST_CASE("a run of one rank resumes from a checkpoint cut for four in its own d
   CHECK(numbers_after(run_loop(config), 2) == expected);
 }
 
-TEST_CASE("grids that cannot cut the model are refused by the rules of the input file", "[train]") {
+TEST_CASE("saved layout: grids that cannot cut the model are refused", "[train]") {
   const ShardFolder folder;
   Config config = run_on_the_cube(folder);
   config.parallel = {};

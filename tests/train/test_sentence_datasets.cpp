@@ -64,7 +64,7 @@ std::set<std::int32_t> documents_of(const SampleSet& set, std::uint64_t first, s
 
 }  // namespace
 
-TEST_CASE("sentences: documents are divided as wholes, however few, and a pass has the map's samples", "[datasets]") {
+TEST_CASE("sentences: documents stay whole and a pass has the map's samples", "[datasets]") {
   Texts texts;
   const Datasets datasets(texts.config);
   CHECK_FALSE(datasets.cut_by_tokens());
@@ -129,7 +129,7 @@ TEST_CASE("sentences: Megatron's sample counts", "[datasets]") {
   CHECK(datasets.first_validation_sample(40) == 8);
 }
 
-TEST_CASE("sentences: data without any, or without a mask, is refused with the command that makes it", "[datasets]") {
+TEST_CASE("sentences: unfit data is refused with the command that makes it", "[datasets]") {
   Texts texts;
   const auto refused = [&](const std::string& prefix, const std::vector<std::string>& parts) {
     texts.config.data.train = texts.folder.file(prefix);

@@ -122,7 +122,7 @@ std::set<std::string> used_on_slices() {
 
 }  // namespace
 
-TEST_CASE("sequence parallel: exactly what is used on slices is summed, and every rank has but a part of it") {
+TEST_CASE("sequence parallel: what is used on slices and nothing else is summed") {
   const LocalGradients one = run(1, false), split = run(kTensor, true);
   std::set<std::string> partial;
   for (const auto& [name, placement] : split.placement) {
@@ -142,7 +142,7 @@ TEST_CASE("sequence parallel: exactly what is used on slices is summed, and ever
   CHECK(partial == used_on_slices());
 }
 
-TEST_CASE("sequence parallel: a sum that is left out shows in its own parameter's gradient, and in no other's") {
+TEST_CASE("sequence parallel: a sum left out shows in its own gradient alone") {
   const LocalGradients one = run(1, false);
   for (const std::string& broken : used_on_slices()) {
     INFO("without the sum of " << broken);
@@ -154,7 +154,7 @@ TEST_CASE("sequence parallel: a sum that is left out shows in its own parameter'
   }
 }
 
-TEST_CASE("tensor parallel without sequence parallelism: every rank has the whole gradient of what it holds whole") {
+TEST_CASE("tensor parallel: without sequence parallelism gradients are whole") {
   const LocalGradients one = run(1, false), split = run(kTensor, false);
   for (const auto& [name, placement] : split.placement) {
     INFO(name);

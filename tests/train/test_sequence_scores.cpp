@@ -48,7 +48,7 @@ std::vector<std::vector<std::int64_t>> rows_played(const GridShape& shape, const
 
 }  // namespace
 
-TEST_CASE("sequence scores: ranks that share experts out play micro-batches of equal lengths", "[train]") {
+TEST_CASE("sequence scores: ranks that share experts play equal micro-batches", "[train]") {
   // 19 sequences of 2 to 20 tokens, two a micro-batch.
   std::vector<std::int32_t> tokens(20);
   std::iota(tokens.begin(), tokens.end(), 1);

@@ -142,7 +142,7 @@ TEST_CASE("small data: a split far below its share is named", "[small_data]") {
   CHECK_THAT(text.report().warnings.at(0), Contains("asks for 3 %") && !Contains("split_by"));
 }
 
-TEST_CASE("small data: an evaluation takes all samples there are, however they fill batches", "[small_data]") {
+TEST_CASE("small data: an evaluation takes all samples however they fill batches", "[small_data]") {
   OneText text;
   text.config.data.split = "97,3";
   for (const std::int64_t batch : {4, 6, 7, 14, 16}) {

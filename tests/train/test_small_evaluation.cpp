@@ -64,7 +64,7 @@ ParallelConfig layout(std::int64_t tensor, std::int64_t data, std::int64_t pipel
 
 }  // namespace
 
-TEST_CASE("an evaluation of fewer samples than a batch is the mean over them, on every layout") {
+TEST_CASE("small evaluation: fewer samples than a batch give the mean over them") {
   Evaluation three(3);
   three.config.data.eod_mask_loss = GENERATE(false, true);
   const double mean = three.loss(1);  // one sample a batch: nothing to fill
@@ -76,7 +76,7 @@ TEST_CASE("an evaluation of fewer samples than a batch is the mean over them, on
   CHECK(three.loss(8, layout(1, 1, 4), 2) == Approx(mean).epsilon(1e-6));  // stages in the middle as well
 }
 
-TEST_CASE("an evaluation's last batch may be smaller than the others, and what train.evaluate_steps leaves is left") {
+TEST_CASE("small evaluation: the last batch may be smaller and a limit is kept") {
   Evaluation seven(7);
   const double mean = seven.loss(7);
   CHECK(seven.loss(2) == Approx(mean).epsilon(1e-7));

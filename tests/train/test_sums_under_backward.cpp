@@ -34,7 +34,7 @@ Started play(bool overlap, bool distributed) {
   TrafficMeter meter;
   grid.data().set_meter(&meter);
   Started started;
-  const int norms = 2 * 3 + 1;  // of one micro-batch
+  const int norms = 2 * 3 + 1;  // per micro-batch
   injected.after_norm_backward = [&, calls = 0](const LayerNormBackwardArgs&) mutable {
     if (++calls <= norms) started.before_last_micro_batch = meter.operations;
     started.under_backward = meter.operations;
@@ -50,7 +50,7 @@ Started play(bool overlap, bool distributed) {
 
 }  // namespace
 
-TEST_CASE("a distributed optimizer's gradients are reduce-scattered under the last backward, with or without the key") {
+TEST_CASE("sums: distributed gradients are reduced under the last backward") {
   CHECK(play(false, false).under_backward == 0);
   const Started overlapped = play(true, false);
   CHECK(overlapped.under_backward >= 2);

@@ -84,7 +84,7 @@ Config made_of(const std::map<std::string, std::string>& answers) {
 
 }  // namespace
 
-TEST_CASE("new file: defaults make a valid file of each family, on any number of ranks") {
+TEST_CASE("new file: defaults give each family a valid file on any rank count") {
   const std::string family = GENERATE("gpt", "bert", "t5");
   for (const int ranks : {1, 2, 3, 4, 6, 7, 8, 12, 17, 64, 1000}) {
     CAPTURE(family, ranks);
@@ -96,7 +96,7 @@ TEST_CASE("new file: defaults make a valid file of each family, on any number of
   }
 }
 
-TEST_CASE("new file: a batch too small for all ranks leads to layouts that share layers") {
+TEST_CASE("new file: a batch too small for all ranks leads to shared layers") {
   const std::string family = GENERATE("gpt", "bert", "t5");
   struct Row {
     int ranks, batch, tensor, pipeline;
@@ -115,7 +115,7 @@ TEST_CASE("new file: a batch too small for all ranks leads to layouts that share
   }
 }
 
-TEST_CASE("new file: wrong answers are refused with the words of the schema and the rules, and asked again") {
+TEST_CASE("new file: wrong answers are refused in the schema's words and retried") {
   Person person;
   person.answers = {{"model.family", {"gtp", "gpt"}},
                     {"model.layers", {"0", "four", "6"}},
@@ -153,7 +153,7 @@ TEST_CASE("new file: wrong answers are refused with the words of the schema and 
   CHECK(config.optimizer.distributed);
 }
 
-TEST_CASE("new file: a batch that no layout divides is refused at once, and so is a layout that leaves none") {
+TEST_CASE("new file: a batch or layout that cannot be divided is refused at once") {
   Person person;
   // 7 ranks can only be 7 replicas: neither 4 heads nor 4 layers are cut by 7.
   person.answers = {{"ranks", {"7"}}, {"train.global_batch_size", {"30", "28"}}};
@@ -171,7 +171,7 @@ TEST_CASE("new file: a batch that no layout divides is refused at once, and so i
   CHECK(in_one_line(other.heard).find("30 is not a multiple of micro_batch_size 1 × data 8 = 8") != std::string::npos);
 }
 
-TEST_CASE("new file: ? explains, < goes back, and what was answered there is forgotten") {
+TEST_CASE("new file: ? explains and < goes back and forgets what was answered") {
   Person person;
   person.answers = {{"model.family", {"", "bert"}},
                     {"model.preset", {"?", "bert-base", "gpt2-345m", "<", ""}},
@@ -191,7 +191,7 @@ TEST_CASE("new file: ? explains, < goes back, and what was answered there is for
   CHECK(config.model.sequence_length == 128);
 }
 
-TEST_CASE("new file: nothing is written where answers end, at Ctrl-C, or over what is there") {
+TEST_CASE("new file: nothing is written at an early end or over what is there") {
   const TemporaryFolder folder;
   const std::string path = folder.file("books.toml");
   const auto files = [&] { return folder.files().size(); };

@@ -81,7 +81,7 @@ T __shfl_up_sync(unsigned mask, T value, int lanes, int width = 32) {
   return emulated_cuda::exchange(mask, value, (own & (width - 1)) - lanes >= 0 ? own - lanes : own);
 }
 
-/// Of a warp of 32.
+/// For a warp of 32.
 inline int __any_sync(unsigned mask, int predicate) {
   emulated_cuda::check_mask(mask);
   const emulated_cuda::Slots slots = emulated_cuda::lay_down(&predicate, sizeof predicate);
@@ -93,7 +93,7 @@ inline int __any_sync(unsigned mask, int predicate) {
   }
   return any ? 1 : 0;
 }
-/// Which lanes have the same value. Whole warps only.
+/// Mask of the lanes that have the same value. Whole warps only.
 inline unsigned __match_any_sync(unsigned mask, int value) {
   emulated_cuda::check_mask(mask);
   const emulated_cuda::Slots slots = emulated_cuda::lay_down(&value, sizeof value);

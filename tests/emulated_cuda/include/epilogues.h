@@ -1,4 +1,4 @@
-// What the emulated matmul library has been asked to do to its products.
+// Epilogues that the emulated matmul library has been asked for.
 #pragma once
 
 #include "cuda/matmul_library.h"

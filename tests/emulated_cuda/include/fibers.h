@@ -2,11 +2,8 @@
 //
 // Every thread runs until it comes to a barrier or to an exchange between the lanes of its warp, and continues when all
 // threads that must have come there have. The model is taken by the letter: a barrier that some threads of the block do
-// not reach, or an exchange without one of the warp's lanes, ends the program with a message. Blocks run one after the
-// other. Threads run in order of their number, or backwards with MEGATRON_EMULATED_ORDER=backwards: what depends on
-// the order lacks a barrier.
-//
-// Knows nothing of the kernels. One launch at a time per host thread.
+// not reach, or an exchange without one of the warp's lanes, ends the program with a message. Knows nothing of the
+// kernels.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +21,7 @@ struct uint3 {
 
 namespace emulated_cuda {
 
-// Of the thread that runs.
+// About the thread that runs.
 const uint3& current_thread();
 const uint3& current_block();
 const dim3& block_extent();
@@ -35,7 +32,7 @@ void synchronize_block();
 bool any_of_block(bool flag);  ///< a barrier, too
 void synchronize_warp();
 
-/// What all lanes of a warp lay down for each other: until the lane's next exchange. A barrier of the warp.
+/// Values that all lanes of a warp lay down for each other, until the lane's next exchange. A barrier of the warp.
 inline constexpr std::size_t kSlotBytes = 64;
 using Slots = std::byte (*)[kSlotBytes];
 Slots lay_down(const void* value, std::size_t bytes);
@@ -60,9 +57,11 @@ void commit_copies();
 void wait_for_copies(int groups_left);
 
 std::size_t shared_bytes_per_block();  ///< that a block can have on the current device
-std::byte* dynamic_shared_memory();    ///< of the block; filled with signalling NaNs when it starts
+std::byte* dynamic_shared_memory();    ///< the block's; filled with signalling NaNs when it starts
 
-/// Runs `thread` for every thread of every block.
+/// Runs `thread` for every thread of every block. Blocks run one after the other, threads in order of their number, or
+/// backwards with MEGATRON_EMULATED_ORDER=backwards: what depends on the order lacks a barrier. One launch at a time
+/// per host thread.
 void run(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, const std::function<void()>& thread);
 
 }  // namespace emulated_cuda
