@@ -6,16 +6,17 @@
 
 namespace megatron::test {
 
-/// Documents of 11 to 70 tokens, written below the folder; returns what data.train is to name.
-inline std::string make_corpus(const ShardFolder& folder) {
+/// Documents of 11 to 70 tokens below the folder, 60 of them `rounds` times; returns what data.train is to name.
+inline std::string make_corpus(const ShardFolder& folder, int rounds = 1) {
   Documents documents;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 60 * rounds; ++i) {
     documents.emplace_back();
-    for (int j = 0; j < 10 + i; ++j) documents.back().push_back(TinyBatches::token(i, j, 7, 49));
+    for (int j = 0; j < 10 + i % 60; ++j) documents.back().push_back(TinyBatches::token(i, j, 7, 49));
     documents.back().push_back(49);
   }
-  make_shard(folder.file("corpus"), documents, 0, 1, small_vocabulary(50));
-  return folder.file("corpus");
+  const std::string prefix = folder.file(rounds == 1 ? "corpus" : "large_corpus");
+  make_shard(prefix, documents, 0, 1, small_vocabulary(50));
+  return prefix;
 }
 
 /// The same for encoders: documents of 2 to 7 sentences of 2 to 6 tokens, of which some continue a word.
