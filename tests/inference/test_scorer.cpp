@@ -210,7 +210,7 @@ TEST_CASE("scorer: layouts that the model does not fit are refused by name") {
   run_as_threads(1, [&](Communicator& world) {
     std::vector<std::string> warnings;
     const CheckpointReader checkpoint = open_named_checkpoint(world, run, warnings);
-    require_error(ErrorKind::configuration, {"6 ranks", "tensor 2", "pipeline 2"}, [&] {
+    require_error(ErrorKind::configuration, {"tensor 2 × pipeline 2 needs a multiple of 4 ranks, not 6"}, [&] {
       config_for_scoring(checkpoint, {6, 2, 2});
     });
     require_error(ErrorKind::configuration, {"model.layers = 4", "pipeline = 3"}, [&] {
