@@ -12,6 +12,15 @@ Command endless(const std::string& directory, const std::string& every_steps, co
                    std::string("checkpoint.async=") + async});
 }
 
+std::vector<pid_t> launchers_of(const Process& process) {
+  std::vector<pid_t> launchers;
+  for (const char* name : {"mpirun", "orterun", "prterun"}) {
+    for (const pid_t launcher : process.children(name)) launchers.push_back(launcher);
+  }
+  REQUIRE_FALSE(launchers.empty());
+  return launchers;
+}
+
 std::int64_t require_resumable(const std::string& directory) {
   const std::int64_t saved = saved_steps(directory).back(), last = saved + 2;
   const Finished resumed =

@@ -13,6 +13,9 @@ inline constexpr const char* kEndless = "train.steps=1000000";
 /// A run on the cube that would take hours, without the evaluations that would only cost time.
 Command endless(const std::string& directory, const std::string& every_steps, const char* async = "false");
 
+/// The launchers below a process: mpirun, by the name that it has in each Open MPI. At least one, or the test fails.
+std::vector<pid_t> launchers_of(const Process& process);
+
 /// Resumes at the newest checkpoint for two steps more; all numbers must be those of a run without a break. Returns the
 /// last step.
 std::int64_t require_resumable(const std::string& directory);

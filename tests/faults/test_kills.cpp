@@ -41,8 +41,7 @@ TEST_CASE("kill -9 of the launcher: its ranks end, and the next start resumes", 
     REQUIRE(wait_for_lines(process, directory, 3));
     ranks = process.children("megatron_train");
     REQUIRE(ranks.size() == 8);
-    for (const pid_t launcher : process.children("mpirun")) ::kill(launcher, SIGKILL);
-    for (const pid_t launcher : process.children("orterun")) ::kill(launcher, SIGKILL);
+    for (const pid_t launcher : launchers_of(process)) ::kill(launcher, SIGKILL);
     process.wait(30);
   }
   const auto lives = [](pid_t rank) { return ::kill(rank, 0) == 0; };

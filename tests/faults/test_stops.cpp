@@ -97,7 +97,7 @@ TEST_CASE("stop signals: one at any moment of main gives one checkpoint and 75",
         break;
       case 2:
         way = "SIGUSR1 to mpirun";
-        for (const pid_t launcher : process.children("mpirun")) ::kill(launcher, SIGUSR1);
+        for (const pid_t launcher : launchers_of(process)) ::kill(launcher, SIGUSR1);
         break;
       default:
         way = "SIGTERM to the launch script";
@@ -122,8 +122,7 @@ TEST_CASE("SIGTERM to mpirun itself leaves a resumable run, quickly", "[fault-27
   const std::string directory = folder.file("run");
   Process process(endless(directory, "2"));
   REQUIRE(wait_for_lines(process, directory, 6));
-  const std::vector<pid_t> launchers = process.children("mpirun");
-  REQUIRE(::kill(launchers.empty() ? process.pid() : launchers.front(), SIGTERM) == 0);
+  REQUIRE(::kill(launchers_of(process).front(), SIGTERM) == 0);
   const Finished finished = process.wait(10);
   CHECK_FALSE(finished.timed_out);
   CHECK(finished.code != 0);
