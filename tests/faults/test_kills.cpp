@@ -1,10 +1,27 @@
 // Runs whose ranks or launcher are killed, which leaves them no time to save.
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
+#include <string>
 
 #include "faults/endless_runs.h"
 #include "support/catch.h"
+
+namespace {
+
+/// Lines of `text` without those by which Open MPI 5 tells that a machine without a network has none.
+std::int64_t lines_but_for_networks(const std::string& text) {
+  std::istringstream lines(text);
+  std::int64_t count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    count += mentions(line, "Unable to find reachable pairing between local and remote interfaces") ? 0 : 1;
+  }
+  return count;
+}
+
+}  // namespace
 
 TEST_CASE("kills: the death of one rank ends the job in seconds and it resumes", "[fault-32]") {
   const TemporaryFolder folder;
@@ -27,7 +44,7 @@ TEST_CASE("kills: the death of one rank ends the job in seconds and it resumes",
     names_saved |= words.ends_with("; step " + std::to_string(step) + " is saved; the same command continues from it");
   }
   CHECK(names_saved);
-  CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+  CHECK(lines_but_for_networks(finished.err) == 1);
   CHECK_FALSE(mentions(finished.out, "saving and stopping"));
   require_resumable(directory);
 }
