@@ -2,9 +2,9 @@
 # Checks that every header (*.h) of src/, cuda/ and tests/ compiles alone. Usage: scripts/check_headers.sh [--self-test]
 #
 # Prints `file: does not compile alone: the compiler's first error` for each that does not and ends with 1 if there is one.
-# A header that is the first include of its own source is compiled alone by every build, so only the others are compiled
-# here, $JOBS at a time. What has passed is remembered in $BUILD/headers until it, a file that it includes or the compiler
-# changes. Device code (*.cuh) belongs to nvcc and tests/emulated_cuda.
+# Every build compiles a header alone if its source includes it first. This script compiles the other headers, $JOBS at a
+# time. $BUILD/headers remembers those that passed, until the header, a file that it includes or the compiler changes.
+# Device code (*.cuh) belongs to nvcc and tests/emulated_cuda.
 # --self-test plants such headers in a scratch tree and expects to be told of them.
 set -euo pipefail
 

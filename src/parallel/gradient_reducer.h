@@ -11,8 +11,8 @@ namespace megatron {
 
 /// The copies come first, each bucket over those of its group, while the backward still runs if reduce_from() is called
 /// (it runs against the order of the buffer); then the other groups, in the order in which the constructor adds them.
-/// The sums are the same numbers either way. With shards (distributed optimizer) each rank of the copies gets the sums
-/// of its own part alone.
+/// The sums are the same numbers either way. With shards (distributed optimizer) each rank of the copies gets only the
+/// sums for the shard that it updates.
 class GradientReducer {
  public:
   /// The store must be allocated; both must outlive the reducer.

@@ -126,7 +126,7 @@ TEST_CASE("trace recorder: deeper than it follows, ranges end in their order") {
   CHECK(recorder.events()[50].begin > recorder.events()[0].end);
 }
 
-TEST_CASE("trace recorder: another profiler gets everything and one name per wait") {
+TEST_CASE("trace recorder: another profiler gets all and one name per wait") {
   Counted counted(10);
   Heard heard;
   counted.recorder.pass_on_to(&heard);

@@ -119,7 +119,7 @@ TEST_CASE("background save: host memory may change once the writer has copied it
   });
 }
 
-TEST_CASE("background save: no wait after the copy and slices may go if abandoned", "[checkpoint]") {
+TEST_CASE("background save: no wait once copied and none for an abandoned one", "[checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<GlobalTensor> tensors{{"weight", {2'000, 1'000}}};
   const Layout layout = split_along(tensors, 1, 0);

@@ -203,7 +203,7 @@ TEST_CASE("a useless `latest` means scanning", "[checkpoint][fault-20]") {
   CHECK(saved.load().step == 20);
 }
 
-TEST_CASE("damage: a newer major version is refused and a newer minor one is read", "[checkpoint]") {
+TEST_CASE("damage: a newer major version is refused and a newer minor read", "[checkpoint]") {
   const TwoCheckpoints saved;
   const std::string file = saved.newest() + "/manifest.json";
   auto manifest = nlohmann::json::parse(contents_of(file));

@@ -127,7 +127,7 @@ TEST_CASE("every input file can be shortened to ten steps", "[config]") {
   }
 }
 
-TEST_CASE("evaluations: after every train.evaluate_every steps or after each pass", "[config]") {
+TEST_CASE("evaluations: after every evaluate_every steps or each pass", "[config]") {
   const auto follow = [](const std::vector<std::string>& options, std::int64_t samples_a_pass) {
     const DataFacts data{100, samples_a_pass};
     const Config config = resolved(options, 1, &data);

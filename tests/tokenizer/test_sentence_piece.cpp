@@ -188,7 +188,7 @@ TEST_CASE("SentencePiece: the tokens of added_tokens.json follow the pieces", "[
   CHECK(encoded(chat, "<|im_start|>ab" + long_name, SpecialTokens::tokens) == Ids{7, 5, 8});
   CHECK(encoded(chat, "a", SpecialTokens::text) ==
         encoded(made(json::object(), json::object()), "a", SpecialTokens::text));
-  // By tokenizer_config.json one of them is text of its own, found without being asked for.
+  // A token that tokenizer_config.json does not call special is found in every text.
   const json plain = {{"added_tokens_decoder", {{"7", {{"content", "<|im_start|>"}, {"special", false}}}}}};
   const FolderTokenizer found = made(three, plain);
   CHECK(encoded(found, "<|im_start|>", SpecialTokens::text).back() == 7);
