@@ -48,7 +48,7 @@ ifneq ($(filter megatron_bench,$(PROGRAMS)),)
 bench: build ## speed: share of this machine's own matrix-multiply rate, on one and two ranks, bubbles of the schedules, decoding, overlap, memory with each option; next to PyTorch's if found
 	@./megatron_bench --all
 	@scripts/launch.sh 2 ./megatron_bench --all
-	@if $(PYTHON) -c 'import torch' 2> /dev/null; then $(PYTHON) scripts/bench_pytorch.py; \
+	@if $(PYTHON) -c 'import torch' 2> /dev/null; then $(PYTHON) scripts/bench/bench_pytorch.py; \
 	else echo "bench: no comparison with PyTorch: $(PYTHON) has no torch (make bench PYTHON=...)"; fi
 endif
 
@@ -65,7 +65,7 @@ gpu-bench: ## speed on this machine's GPU: operations against its own ceilings; 
 	@MEGATRON_CUDA=1 scripts/build.sh $(PROGRAMS) bench_cuda_ops
 	@$(BUILD)/tests/gpu/bench_cuda_ops || [ $$? -eq 77 ]
 	@if $(PYTHON) -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then \
-	$(PYTHON) scripts/bench_pytorch_gpu.py; \
+	$(PYTHON) scripts/bench/bench_pytorch_gpu.py; \
 	else echo "gpu-bench: no comparison with PyTorch: $(PYTHON) has none that sees a GPU (make gpu-bench PYTHON=...)"; fi
 
 gpu-pack: ## programs, GPU tests and benchmarks with their libraries, in one file for a GPU machine without our packages, in build-gpu/ (GPUS=90-real)
@@ -79,14 +79,14 @@ gpu-session: ## all of docs/gpu_validation.md on this machine's GPU, the most va
 
 check: ## layering of the includes, headers that compile alone, formatting, phrases to avoid, comments and test names
 	@scripts/setup.sh clang-format
-	@scripts/check_layers.sh --self-test
-	@scripts/check_layers.sh
-	@scripts/check_headers.sh --self-test
-	@scripts/check_headers.sh
-	@scripts/check_words.sh --self-test
-	@scripts/check_words.sh
-	@scripts/check_comments.sh --self-test
-	@scripts/check_comments.sh
+	@scripts/checks/check_layers.sh --self-test
+	@scripts/checks/check_layers.sh
+	@scripts/checks/check_headers.sh --self-test
+	@scripts/checks/check_headers.sh
+	@scripts/checks/check_words.sh --self-test
+	@scripts/checks/check_words.sh
+	@scripts/checks/check_comments.sh --self-test
+	@scripts/checks/check_comments.sh
 	@scripts/format.sh --check
 
 format: ## clang-format over all sources, in place
@@ -94,15 +94,15 @@ format: ## clang-format over all sources, in place
 	@scripts/format.sh
 
 # DESTDIR is CMake's own. PREFIX may be relative to here.
-install: build ## programs, launcher, demo, inputs, documents, manual pages, completion and module file into PREFIX (/usr/local), in front of which DESTDIR is put; the CUDA backend, if built
+install: build ## programs, launcher, demo, inputs, documents, manual pages (if help2man is here), completion and module file into PREFIX (/usr/local), in front of which DESTDIR is put; the CUDA backend, if built
 	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX)) --strip
 
 uninstall: ## what the last `make install` of this build folder has installed, from the same DESTDIR
-	@scripts/packaging/uninstall.sh $(BUILD)/install_manifest.txt
+	@scripts/release/uninstall.sh $(BUILD)/install_manifest.txt
 
 deb: ## a Debian package of the CPU programs, for any x86-64 processor with AVX2 (ARCH=x86-64-v3), in build-deb/
 	@scripts/setup.sh dpkg-dev file
-	@scripts/packaging/deb.sh
+	@scripts/release/deb.sh
 
 clean: ## remove build/, build-deb/, build-gpu/ and the links to them; data/ and runs/ stay
 	rm -rf $(BUILD) build-deb build-gpu

@@ -1,9 +1,9 @@
 // Activations, each in one pass with the bias in front of it: one exponential and one reciprocal an element.
+#include "backend/ops/arguments.h"
+#include "backend/ops/normal_tail.h"
 #include "cuda/column_tile.cuh"
 #include "cuda/cuda_ops.h"
 #include "cuda/sums.cuh"
-#include "ops/arguments.h"
-#include "ops/normal_tail.h"
 
 namespace megatron {
 

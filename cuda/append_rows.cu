@@ -1,6 +1,6 @@
+#include "backend/ops/append_rows_shape.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.cuh"
-#include "ops/append_rows_shape.h"
 
 namespace megatron {
 

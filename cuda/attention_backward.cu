@@ -3,11 +3,11 @@
 
 #include <utility>
 
+#include "backend/ops/arguments.h"
 #include "cuda/attention_distances.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/distance_floats.h"
 #include "cuda/sums.cuh"
-#include "ops/arguments.h"
 
 namespace megatron {
 

@@ -1,7 +1,7 @@
 #include "cuda/attention_distances.h"
 
+#include "backend/ops/arguments.h"
 #include "cuda/attention_problem.cuh"
-#include "ops/arguments.h"
 
 namespace megatron::cuda_attention {
 

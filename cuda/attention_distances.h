@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "ops/ops.h"
+#include "backend/ops/ops.h"
 
 namespace megatron::cuda_attention {
 

@@ -3,9 +3,9 @@
 // where every lane then adds it up for its own columns of the result.
 #include "cuda/attention_exact.h"
 
+#include "backend/ops/arguments.h"
 #include "cuda/attention_backward.cuh"
 #include "cuda/attention_tally.cuh"
-#include "ops/arguments.h"
 
 namespace megatron::cuda_attention {
 

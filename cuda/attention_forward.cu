@@ -3,12 +3,12 @@
 // rescaled when the maximum rises much. The next tile of keys and values is copied into shared memory while the warps
 // compute with this one. Tiles that none of the block's queries sees are not loaded, those that none of the warp's sees
 // not computed, and only those that cut through a mask look at it.
+#include "backend/ops/arguments.h"
 #include "cuda/attention_distances.h"
 #include "cuda/attention_exact.h"
 #include "cuda/attention_tile.cuh"
 #include "cuda/cuda_ops.h"
 #include "cuda/distance_floats.h"
-#include "ops/arguments.h"
 
 namespace megatron {
 

@@ -1,17 +1,17 @@
 // One attention call as its kernels see it: where the rows of a head are, which keys each query may see, which
 // probabilities dropout keeps. Shared by forward and backward, on tensor cores and without.
 //
-// As on the CPU, every mask of the contract (AttentionMask in ops/ops.h) cuts the keys of a query down to one range.
-// Keys and queries count in 32 bits; offsets into tensors in 64.
+// As on the CPU, every mask of the contract (AttentionMask in backend/ops/ops.h) cuts the keys of a query down to one
+// range. Keys and queries count in 32 bits; offsets into tensors in 64.
 #pragma once
 
 #include <algorithm>
 #include <limits>
 
-#include "base/distance_buckets.h"
+#include "backend/ops/attention_shape.h"
+#include "backend/ops/dropout_rule.h"
+#include "base/core/distance_buckets.h"
 #include "cuda/philox.cuh"
-#include "ops/attention_shape.h"
-#include "ops/dropout_rule.h"
 
 namespace megatron::cuda_attention {
 

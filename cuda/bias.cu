@@ -1,7 +1,7 @@
+#include "backend/ops/arguments.h"
 #include "cuda/column_tile.cuh"
 #include "cuda/cuda_ops.h"
 #include "cuda/sums.cuh"
-#include "ops/arguments.h"
 
 namespace megatron {
 

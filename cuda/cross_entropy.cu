@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/ops/arguments.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.cuh"
 #include "cuda/sums.cuh"
-#include "ops/arguments.h"
 
 namespace megatron {
 
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 }
 
 RowSize row_size(std::int64_t columns, std::int64_t first_column, std::int64_t vocab_size) {
-  internal_check(columns < std::int64_t{1} << 30, "cross entropy over 2^30 columns");
+  internal_check(columns < std::int64_t{1} << 30, "cross entropy over 2^30 columns", columns);
   return {.columns = static_cast<int>(columns),
           .count = static_cast<int>(real_columns(columns, first_column, vocab_size))};
 }

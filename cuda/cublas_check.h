@@ -3,7 +3,7 @@
 
 #include <cublasLt.h>
 
-#include "base/error.h"
+#include "base/core/error.h"
 
 namespace megatron {
 

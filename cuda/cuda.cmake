@@ -43,7 +43,7 @@ else()
 endif()
 
 # The layers below are the programs', who show their names to it: all of them, since a program may use less than it.
-set(shown_layers base_layer tensor_layer ops_layer comm_layer)
+set(shown_layers core_layer tensor_layer ops_layer comm_layer)
 add_library(megatron_cuda SHARED ${cuda_sources})
 set_target_properties(megatron_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
 target_compile_options(megatron_cuda PRIVATE ${without_build_path})

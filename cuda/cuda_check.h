@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "base/error.h"
+#include "base/core/error.h"
 
 namespace megatron {
 

@@ -1,5 +1,6 @@
 #include "cuda/cuda_device.h"
 
+#include "backend/ops/backends.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_support.h"
 

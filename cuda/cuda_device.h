@@ -8,8 +8,8 @@
 
 #include <string>
 
+#include "backend/ops/device.h"
 #include "cuda/cuda_queue.h"
-#include "ops/device.h"
 
 namespace megatron {
 

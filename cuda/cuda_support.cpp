@@ -5,8 +5,9 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "backend/ops/backends.h"
+#include "backend/ops/ops.h"
 #include "cuda/nccl_support.h"
-#include "ops/ops.h"
 
 namespace megatron {
 

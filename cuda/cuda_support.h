@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/device.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/device.h"
 
 namespace megatron {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "base/distance_buckets.h"
-#include "ops/ops.h"
+#include "backend/ops/ops.h"
+#include "base/core/distance_buckets.h"
 
 namespace megatron {
 

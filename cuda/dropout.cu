@@ -1,10 +1,10 @@
 #include "cuda/dropout.cuh"
 
+#include "backend/ops/arguments.h"
+#include "backend/ops/dropout_rule.h"
 #include "cuda/column_tile.cuh"
 #include "cuda/cuda_ops.h"
 #include "cuda/sums.cuh"
-#include "ops/arguments.h"
-#include "ops/dropout_rule.h"
 
 namespace megatron {
 
@@ -27,8 +27,8 @@ struct RowMask {
 };
 
 RowMask row_mask(const char* verb, const ConstTensor& x, const Dropout& dropout) {
-  internal_check(x.rank() == 3, "dropout of a tensor that is not [s, b, h]");
-  internal_check(x.dim(0) * x.dim(1) < std::int64_t{1} << 32, "dropout of 2^32 rows");
+  internal_check(x.rank() == 3, "dropout of a tensor that is not [s, b, h]", x.shape());
+  internal_check(x.dim(0) * x.dim(1) < std::int64_t{1} << 32, "dropout of 2^32 rows", x.shape());
   const bool masked = dropout.probability != 0;
   const DropoutRule rule(dropout.probability);
   return {.positions = masked ? elements_of<std::int32_t>(verb, dropout.positions, x.dim(0)) : nullptr,

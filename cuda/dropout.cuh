@@ -1,5 +1,5 @@
 // Dropout masks on the device: the same function of (key, sample, head, position, index) as on every backend; the
-// contract is Dropout's in ops/ops.h.
+// contract is Dropout's in backend/ops/ops.h.
 #pragma once
 
 #include "cuda/philox.cuh"

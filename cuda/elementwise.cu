@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/philox.h"
+#include "backend/ops/arguments.h"
+#include "base/core/philox.h"
 #include "cuda/column_tile.cuh"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_ops.h"
-#include "ops/arguments.h"
 
 namespace megatron {
 
@@ -109,7 +109,7 @@ void CudaOps::normal(const NormalArgs& args) {
     T* y = elements_of<T>("normal", args.y, size.elements());
     internal_check(
         args.first_row >= 0 && args.first_column >= 0 && args.first_column + size.columns <= args.global_columns,
-        "normal: the box is outside its matrix");
+        "normal: the box is outside its matrix", args.first_row, args.first_column, size.columns, args.global_columns);
     if (size.elements() == 0) return;
     const NormalBox box{.first_element = args.first_row * args.global_columns + args.first_column,
                         .global_columns = args.global_columns,
@@ -145,7 +145,7 @@ void CudaOps::read(ConstTensor x, void* host) {
 }
 
 void CudaOps::copy(ConstTensor x, Tensor y) {
-  internal_check(x.elements() == y.elements() && x.contiguous() && y.contiguous(), "copy");
+  internal_check(x.elements() == y.elements() && x.contiguous() && y.contiguous(), "copy", x.shape(), y.shape());
   const std::int64_t n = x.elements();
   if (n == 0) return;
   if (x.dtype() == y.dtype()) {

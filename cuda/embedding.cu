@@ -4,10 +4,10 @@
 #include <bit>
 #include <utility>
 
+#include "backend/ops/arguments.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.cuh"
-#include "ops/arguments.h"
 
 namespace megatron {
 
@@ -250,7 +250,7 @@ void CudaOps::embedding_backward(const EmbeddingBackwardArgs& args) {
     const std::int32_t* ids = elements_of<std::int32_t>("embedding_backward", args.ids, n);
     const T* dy = elements_of<T>("embedding_backward", args.dy, n * columns);
     float* dweight = elements_of<float>("embedding_backward", args.dweight, table.elements());
-    internal_check(n < std::int64_t{1} << 31 && rows < std::int64_t{1} << 31, "embedding_backward: 2^31 rows");
+    internal_check(n < std::int64_t{1} << 31 && rows < std::int64_t{1} << 31, "embedding_backward: 2^31 rows", n, rows);
     if (n * columns == 0 || rows == 0) return;
 
     SortedIds sorted(n, rows);

@@ -1,7 +1,7 @@
 // Rows on their way to the slots of experts and back: a warp has a row of the result.
+#include "backend/ops/expert_routing_shape.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.cuh"
-#include "ops/expert_routing_shape.h"
 
 namespace megatron {
 

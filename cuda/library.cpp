@@ -1,5 +1,6 @@
 #include "cuda/library.h"
 
+#include "backend/ops/backends.h"
 #include "cuda/build_name.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/cuda_support.h"

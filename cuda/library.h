@@ -1,13 +1,14 @@
 // CudaLibrary: functions of libmegatron_cuda.so for the programs, which look up one function to get them.
 //
-// The library consists of cuda/ alone. It is loaded where the backend is asked for (ops/device.h says when), never
-// unloaded, and never linked with: a program that computes on the CPU has nothing of CUDA in memory.
+// The library consists of cuda/ alone. It is loaded where the backend is asked for (backend/ops/device.h says when),
+// never unloaded, and never linked with: a program that computes on the CPU has nothing of CUDA in memory.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "ops/device.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/device.h"
 
 namespace megatron {
 

@@ -6,10 +6,11 @@
 #include <filesystem>
 #include <string_view>
 
-#include "comm/communicator.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/ops.h"
 #include "cuda/build_name.h"
 #include "cuda/library.h"
-#include "ops/ops.h"
+#include "distributed/comm/communicator.h"
 
 namespace megatron {
 

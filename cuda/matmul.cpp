@@ -1,9 +1,9 @@
 // Products, and what cuBLASLt does to them in its epilogues while they are still in registers: bias always, GELU and
 // its derivative where they pay. What the epilogue of a linear layer leaves is the activation's input with its
 // bias, and so is what verbs here leave where there is no epilogue: backward never adds it.
+#include "backend/ops/arguments.h"
+#include "backend/ops/product_size.h"
 #include "cuda/cuda_ops.h"
-#include "ops/arguments.h"
-#include "ops/product_size.h"
 
 namespace megatron {
 

@@ -4,11 +4,11 @@
 
 #include <unordered_map>
 
+#include "backend/ops/arguments.h"
+#include "backend/ops/product_size.h"
 #include "cuda/cublas_check.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_device.h"
-#include "ops/arguments.h"
-#include "ops/product_size.h"
 
 namespace megatron {
 

@@ -1,8 +1,8 @@
 // Two parts of a row mixed by weights that the row decides: a warp has a row. And noise of rows: a thread has a vector.
+#include "backend/ops/mixed_rows_shape.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.cuh"
 #include "cuda/philox.cuh"
-#include "ops/mixed_rows_shape.h"
 
 namespace megatron {
 

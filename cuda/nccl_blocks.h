@@ -10,7 +10,7 @@
 #include <array>
 #include <string_view>
 
-#include "comm/process_grid.h"
+#include "distributed/comm/process_grid.h"
 
 namespace megatron {
 
@@ -48,7 +48,8 @@ inline constexpr int kNcclMessageBlocks = 8;
 /// To and from the next stage and the previous one: activations and their gradients.
 inline constexpr int kNcclMessageLanes = 4;
 
-/// The blocks of the group with this communicator's name (name_of() in comm/process_grid.h). Any other is a world.
+/// The blocks of the group with this communicator's name (name_of() in distributed/comm/process_grid.h). Any other is a
+/// world.
 inline int nccl_blocks(std::string_view name) {
   if (name.starts_with(kTieName)) return kNcclTieBlocks;
   for (const NcclBlocks& row : kNcclBlocks) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/poll_backoff.h"
 #include "cuda/nccl_blocks.h"
 #include "cuda/nccl_support.h"
+#include "distributed/comm/poll_backoff.h"
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "NCCL 2.18 or later is needed, for non-blocking groups");
 

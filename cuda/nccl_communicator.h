@@ -13,8 +13,8 @@
 #include <tuple>
 #include <vector>
 
-#include "comm/communicator.h"
 #include "cuda/nccl_lane.h"
+#include "distributed/comm/communicator.h"
 
 namespace megatron {
 

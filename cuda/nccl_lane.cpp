@@ -5,7 +5,7 @@
 #include <system_error>
 #include <thread>
 
-#include "comm/poll_backoff.h"
+#include "distributed/comm/poll_backoff.h"
 
 namespace megatron {
 

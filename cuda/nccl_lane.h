@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/activity.h"
-#include "comm/communicator.h"
+#include "base/core/activity.h"
 #include "cuda/cuda_device.h"
+#include "distributed/comm/communicator.h"
 
 namespace megatron {
 

@@ -11,7 +11,7 @@ class Device;
 
 /// "2.28.9", of the library that is loaded; empty: none.
 std::string nccl_version();
-/// make_nccl_communicator() of ops/device.h.
+/// make_nccl_communicator() of backend/ops/device.h.
 std::unique_ptr<Communicator> connect_nccl(Communicator& host, Device& device);
 
 }  // namespace megatron

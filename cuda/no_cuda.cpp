@@ -1,8 +1,9 @@
 // Stands in for the CUDA backend in a build without one: asking for it is an error that says so.
-#include "base/error.h"
-#include "comm/communicator.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/ops.h"
+#include "base/core/error.h"
 #include "cuda/library.h"
-#include "ops/ops.h"
+#include "distributed/comm/communicator.h"
 
 namespace megatron {
 

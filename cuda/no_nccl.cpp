@@ -1,7 +1,7 @@
 // Stands in for NCCL in a build of the CUDA backend without it.
-#include "base/error.h"
-#include "comm/communicator.h"
+#include "base/core/error.h"
 #include "cuda/nccl_support.h"
+#include "distributed/comm/communicator.h"
 
 namespace megatron {
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
+#include "backend/ops/arguments.h"
 #include "cuda/kernel.cuh"
-#include "ops/arguments.h"
 
 namespace megatron {
 

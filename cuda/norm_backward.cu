@@ -2,11 +2,11 @@
 // which also adds up the parameters' gradients of all its rows; other rows take two kernels and are read three times.
 #include <algorithm>
 
+#include "backend/ops/arguments.h"
 #include "cuda/column_tile.cuh"
 #include "cuda/cuda_ops.h"
 #include "cuda/norm.cuh"
 #include "cuda/sums.cuh"
-#include "ops/arguments.h"
 
 namespace megatron {
 

@@ -1,8 +1,8 @@
 // Layer normalisation, forward. A row of aligned vectors is read once and kept in registers by a team of threads; other
 // rows (odd sizes, unaligned, very long) are gone over by a warp three times. RMSNorm is the same with a mean of 0.
+#include "backend/ops/arguments.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/norm.cuh"
-#include "ops/arguments.h"
 
 namespace megatron {
 

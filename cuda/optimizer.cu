@@ -1,9 +1,9 @@
 #include <cmath>
 
+#include "backend/ops/arguments.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.cuh"
 #include "cuda/sums.cuh"
-#include "ops/arguments.h"
 
 namespace megatron {
 
@@ -84,20 +84,22 @@ __global__ void __launch_bounds__(kBlockThreads) square_sum_kernel(const float* 
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
+/// Each may be null.
 struct ClipResults {
   float *norm, *factor, *skip;
 };
 
-__global__ void clip_factor_kernel(const double* square_sum, const double* copies_square_sum, double maximum,
-                                   double loss_scale, ClipResults results) {
+__global__ void clip_factor_kernel(const double* square_sum, const double* also_finite, std::int64_t others,
+                                   double maximum, double loss_scale, ClipResults results) {
   const double exact_norm = sqrt(*square_sum) / loss_scale;
   const auto norm = static_cast<float>(exact_norm);
   const double factor = maximum / (exact_norm + 1e-6);
   const double clip = maximum != 0 && factor < 1 ? factor : 1.0;
-  *results.norm = norm;
-  *results.factor = static_cast<float>(clip / loss_scale);
-  const bool copies_finite = copies_square_sum == nullptr || std::isfinite(*copies_square_sum);
-  *results.skip = std::isfinite(norm) && copies_finite ? 0.0f : 1.0f;
+  if (results.norm != nullptr) *results.norm = norm;
+  if (results.factor != nullptr) *results.factor = static_cast<float>(clip / loss_scale);
+  bool finite = std::isfinite(norm);
+  for (std::int64_t i = 0; i < others; ++i) finite = finite && std::isfinite(also_finite[i]);
+  if (results.skip != nullptr) *results.skip = finite ? 0.0f : 1.0f;
 }
 
 }  // namespace
@@ -110,7 +112,7 @@ void CudaOps::adamw(const AdamWArgs& args) {
   float* v = elements_of<float>("adamw", args.v, n);
   const float* clip_factor = elements_of<float>("adamw", args.clip_factor, 1);
   const float* skip = elements_of<float>("adamw", args.skip, 1);
-  internal_check(args.step >= 1, "adamw: updates are counted from 1");
+  internal_check(args.step >= 1, "adamw: updates are counted from 1", args.step);
   if (n == 0) return;
   // Bias corrections in double: 1 - beta^step cancels at small steps.
   const double step = static_cast<double>(args.step);
@@ -156,15 +158,14 @@ void CudaOps::square_sum(const SquareSumArgs& args) {
 }
 
 void CudaOps::clip_factor(const ClipFactorArgs& args) {
-  internal_check(args.square_sum.elements() == 1, "clip_factor: one sum of squares");
-  internal_check(args.copies_square_sum.elements() <= 1, "clip_factor: one sum of squares of copies");
-  internal_check(args.loss_scale > 0, "clip_factor: a loss scale that is not positive");
-  const ClipResults results{.norm = elements_of<float>("clip_factor", args.norm, 1),
-                            .factor = elements_of<float>("clip_factor", args.factor, 1),
-                            .skip = elements_of<float>("clip_factor", args.skip, 1)};
+  internal_check(args.square_sum.elements() == 1, "clip_factor: one sum of squares", args.square_sum.shape());
+  internal_check(args.loss_scale > 0, "clip_factor: a loss scale that is not positive", args.loss_scale);
+  const auto result = [](const Tensor& y) { return y ? elements_of<float>("clip_factor", y, 1) : nullptr; };
+  const ClipResults results{.norm = result(args.norm), .factor = result(args.factor), .skip = result(args.skip)};
+  const std::int64_t others = args.also_finite.elements();
   launch(stream_, {.grid = dim3(1), .block = dim3(1)}, clip_factor_kernel, args.square_sum.as<double>(),
-         args.copies_square_sum.empty() ? nullptr : args.copies_square_sum.as<double>(),
-         static_cast<double>(args.maximum), args.loss_scale, results);
+         others > 0 ? args.also_finite.as<double>() : nullptr, others, static_cast<double>(args.maximum),
+         args.loss_scale, results);
 }
 
 }  // namespace megatron

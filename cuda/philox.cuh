@@ -1,7 +1,7 @@
-// Random words on the device: base/philox.h's function, which nvcc would make of 64-bit multiplications.
+// Random words on the device: base/core/philox.h's function, which nvcc would make of 64-bit multiplications.
 #pragma once
 
-#include "base/philox.h"
+#include "base/core/philox.h"
 #include "cuda/kernel.cuh"
 
 namespace megatron {
@@ -19,7 +19,7 @@ __device__ __forceinline__ uint4 philox_words(uint4 c, std::uint64_t key) {
   return c;
 }
 
-/// 16-bit lane `lane` of four words: the draw of one index (Dropout in ops/ops.h).
+/// 16-bit lane `lane` of four words: the draw of one index (Dropout in backend/ops/ops.h).
 __device__ __forceinline__ std::int32_t draw_of(const uint4& words, unsigned lane) {
   const unsigned word = lane / 2;
   const std::uint32_t pair = word < 2 ? (word == 0 ? words.x : words.y) : (word == 2 ? words.z : words.w);

@@ -3,10 +3,10 @@
 // place in each expert.
 #include <algorithm>
 
+#include "backend/ops/expert_routing_shape.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/philox.cuh"
-#include "ops/expert_routing_shape.h"
 
 namespace megatron {
 

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/ranges.h"
-#include "ops/ops_decorator.h"
+#include "backend/ops/ops_decorator.h"
+#include "base/core/ranges.h"
 
 namespace megatron {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "ops/ops.h"
+#include "backend/ops/ops.h"
 
 namespace megatron {
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "base/half.h"
+#include "base/core/half.h"
 
 namespace megatron::ptx {
 

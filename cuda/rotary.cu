@@ -1,9 +1,9 @@
 // Rotary position embedding: a block makes the sines and cosines of a few tokens once, for all their heads.
 #include <algorithm>
 
+#include "backend/ops/rotary_shape.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.cuh"
-#include "ops/rotary_shape.h"
 
 namespace megatron {
 
@@ -69,7 +69,8 @@ void CudaOps::rotary(const RotaryArgs& args) {
     T* x = args.x.as<T>();
     const std::int64_t work = shape.tokens * shape.heads * shape.pairs;
     if (work == 0) return;
-    internal_check(shape.tokens <= INT32_MAX && shape.heads * shape.pairs <= INT32_MAX, "rotary: too large");
+    internal_check(shape.tokens <= INT32_MAX && shape.heads * shape.pairs <= INT32_MAX, "rotary: too large",
+                   shape.tokens, shape.heads, shape.pairs);
     const HeadPlaces places{.samples = static_cast<std::uint32_t>(args.x.dim(1)),
                             .sequence = args.x.stride(0),
                             .sample = args.x.stride(1),

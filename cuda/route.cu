@@ -1,10 +1,10 @@
 // The router of a mixture of experts: a warp has a row, its lanes share the experts.
 #include <cmath>
 
+#include "backend/ops/expert_routing_shape.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.cuh"
 #include "cuda/sums.cuh"
-#include "ops/expert_routing_shape.h"
 
 namespace megatron {
 

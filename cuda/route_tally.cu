@@ -1,9 +1,9 @@
 // Tallies of the choices of experts: a few integers and a minimum per call, so one block does it.
 #include <cmath>
 
+#include "backend/ops/expert_routing_shape.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.cuh"
-#include "ops/expert_routing_shape.h"
 
 namespace megatron {
 

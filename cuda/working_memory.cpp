@@ -3,9 +3,10 @@
 // of the programs, not of the backend's library, which a plan does without.
 #include <algorithm>
 
+#include "backend/ops/backends.h"
+#include "backend/ops/counting_ops.h"
+#include "backend/ops/device.h"
 #include "cuda/distance_floats.h"
-#include "ops/counting_ops.h"
-#include "ops/device.h"
 
 namespace megatron {
 

@@ -37,7 +37,7 @@ run=''
 test="scripts/gpu_test.sh --output $BUILD/gpu_test --limit LIMIT"
 ops="$run$BUILD/tests/gpu/bench_cuda_ops"
 bench="$run./megatron_bench --json --device cuda --steps 10 --case"
-pytorch="${PYTHON:-python3} scripts/bench_pytorch_gpu.py --rounds 1 --variants compile_autocast --json $rows"
+pytorch="${PYTHON:-python3} scripts/bench/bench_pytorch_gpu.py --rounds 1 --variants compile_autocast --json $rows"
 models=(gpt2_124m gpt2_1558m 7b) parity='python3 scripts/gpu_parity.py'
 if [[ ${TINY:-0} == 1 ]]; then
   models=(--tiny --tiny --tiny)

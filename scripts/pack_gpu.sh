@@ -14,7 +14,7 @@ export BUILD=${BUILD:-build-gpu}
 build=$BUILD
 file=$(realpath -m "${1:-$build/gpu_pack.tar.xz}")
 tests=(test_cuda_checks test_cuda_device test_cuda_ops test_nccl test_cuda_training bench_cuda_ops)
-scripts=(gpu_session.sh gpu_test.sh gpu_parity.py gpu_report.py bench_pytorch_gpu.py pytorch_gpt.py)
+scripts=(gpu_session.sh gpu_test.sh gpu_parity.py gpu_report.py bench/bench_pytorch_gpu.py bench/pytorch_gpt.py)
 programs=(src/programs/megatron_*.cpp)
 programs=("${programs[@]##*/}")
 programs=("${programs[@]%.cpp}")
@@ -26,7 +26,7 @@ MEGATRON_ARCH=${MEGATRON_ARCH:-x86-64-v3} MEGATRON_CUDA=1 \
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 pack=$folder/gpu_pack
-mkdir -p "$pack/build/tests/gpu" "$pack/lib/openmpi" "$pack/lib/pmix" "$pack/scripts"
+mkdir -p "$pack/build/tests/gpu" "$pack/lib/openmpi" "$pack/lib/pmix" "$pack/scripts/bench"
 
 cp "$build/libmegatron_cuda.so" "$pack/build/"
 for program in "${programs[@]}" "${tests[@]/#/tests/gpu/}"; do
@@ -35,7 +35,7 @@ for program in "${programs[@]}" "${tests[@]/#/tests/gpu/}"; do
   strip --strip-debug "$pack/build/$program"
 done
 for program in "${programs[@]}"; do ln -s "build/$program" "$pack/"; done
-cp "${scripts[@]/#/scripts/}" "$pack/scripts/"
+for script in "${scripts[@]}"; do cp "scripts/$script" "$pack/scripts/$script"; done
 cp -r inputs "$pack/"
 git describe --always --dirty >"$pack/commit" 2>/dev/null || echo unknown >"$pack/commit"
 

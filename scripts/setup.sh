@@ -14,8 +14,9 @@ what_is_needed() {
   cat <<'TEXT'
 This system has no apt, so nothing was installed. Needed: a C++20 compiler (GCC 12 or later), CMake 3.22 or later,
 Ninja or make, Open MPI 4.1 or 5.0, HDF5 1.10 or later (C library, serial), Boost.Program_options, oneDNN, fmt 9 or
-later, toml++ 3.3 or later, nlohmann-json 3.11, xxHash 0.8, zlib 1.2, ICU 60 or later; libsentencepiece 0.1.97 or later
-(without it no .model files are read); for the tests Catch2 2.13 or 3 and strace (without it some are skipped).
+later, toml++ 3.3 or later, nlohmann-json 3.11, xxHash 0.8, zlib 1.2; ICU 60 or later (without it --split-sentences is
+refused) and libsentencepiece 0.1.97 or later (without it no .model files are read); for the tests Catch2 2.13 or 3 and
+strace (without it some are skipped).
 
   modules   module load gcc/12 cmake ninja openmpi/4.1 hdf5 boost onednn
             (the names differ between sites: `module avail`; the small libraries below usually come from Spack or conda)

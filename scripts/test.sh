@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 # MPI jobs that tests start themselves run under these, wherever they run.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# Most tests wait for ranks and disks as much as they compute; those that measure time run alone (RUN_SERIAL).
+# Most tests wait for ranks and disks as much as they compute; those that take all cores run alone (RUN_SERIAL).
 if [[ -z ${CTEST_PARALLEL_LEVEL:-} ]]; then
   cores=$(nproc 2>/dev/null || echo 1)
   export CTEST_PARALLEL_LEVEL=$((cores < 4 ? cores : 4))

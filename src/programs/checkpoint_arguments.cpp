@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <sstream>
 
-#include "config/suggestions.h"
-#include "programs/guide.h"
-#include "programs/help_columns.h"
+#include "config/schema/suggestions.h"
+#include "programs/command_line.h"
 #include "programs/program.h"
 
 namespace megatron {
@@ -105,8 +103,8 @@ po::options_description positional_options(CheckpointArguments& arguments) {
   po::options_description described;
   auto add = described.add_options();
   add("command", po::value(&arguments.command));
-  add("source", po::value(&arguments.source));
-  add("target", po::value(&arguments.target));
+  add("source", po::value(&arguments.source)->value_name("SOURCE"));
+  add("target", po::value(&arguments.target)->value_name("TARGET"));
   return described;
 }
 
@@ -159,26 +157,6 @@ void check_arguments(const CheckpointArguments& arguments, const po::variables_m
   }
 }
 
-/// The commands with their options, for manual and shells; the program's own options are the others.
-Guide checkpoint_guide(const po::options_description& described) {
-  const std::vector<GuideOption> all = guide_options(described);
-  const auto belongs = [](const Command& command, const GuideOption& option) {
-    return std::find(command.options.begin(), command.options.end(), option.name) != command.options.end();
-  };
-  Guide guide{.program = "megatron_checkpoint", .options = {}, .operands = {}, .commands = {}};
-  for (const Command& command : kCommands) {
-    guide.commands.push_back(
-        {.name = command.name, .arguments = command.arguments, .about = command.about, .options = {}});
-    std::copy_if(all.begin(), all.end(), std::back_inserter(guide.commands.back().options),
-                 [&](const GuideOption& option) { return belongs(command, option); });
-  }
-  std::copy_if(all.begin(), all.end(), std::back_inserter(guide.options), [&](const GuideOption& option) {
-    return std::none_of(kCommands.begin(), kCommands.end(),
-                        [&](const Command& command) { return belongs(command, option); });
-  });
-  return guide;
-}
-
 /// 5GB, 500MB, 2GiB, or bytes.
 std::int64_t bytes_of(const std::string& text) {
   std::int64_t number = 0, unit = 0;
@@ -204,7 +182,6 @@ std::int64_t bytes_of(const std::string& text) {
 CheckpointArguments parse_checkpoint_arguments(int argc, char** argv) {
   CheckpointArguments arguments;
   po::options_description all = options(arguments);
-  answer_guide(checkpoint_guide(all), argc, argv);
   all.add(positional_options(arguments));
   po::positional_options_description positional;
   positional.add("command", 1).add("source", 1).add("target", 1);
@@ -223,9 +200,7 @@ std::string usage(const std::string& name) {
         if (known->long_name() == option) part.add(known);
       }
     }
-    std::ostringstream text;
-    text << part;
-    return text.str();
+    return list_options(part);
   };
   if (const Command* command = find_command(name)) {
     const std::string options_text = command->options.empty() ? "" : listed("Options", command->options);
@@ -234,7 +209,7 @@ std::string usage(const std::string& name) {
   }
   std::string text = "Usage: megatron_checkpoint COMMAND ...\n\n";
   for (const Command& command : kCommands) {
-    text += fmt::format("  {} {}\n      {}\n", command.name, command.arguments, command.about);
+    text += fmt::format("  {} {}\n{:20}{}\n", command.name, command.arguments, "", command.about);
   }
   text += kNames;
   for (const Command& command : kCommands) {

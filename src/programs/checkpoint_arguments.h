@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "interop/hugging_face.h"
-#include "system/durable_file.h"
+#include "base/system/durable_file.h"
+#include "checkpoint/hugging_face/hugging_face.h"
 
 namespace megatron {
 

@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <limits>
+#include <sstream>
 #include <vector>
 
-#include "base/error.h"
-#include "config/megatron_flags.h"
-#include "config/suggestions.h"
-#include "programs/guide.h"
-#include "text/expand_path.h"
+#include "base/core/error.h"
+#include "base/text/expand_path.h"
+#include "config/schema/megatron_flags.h"
+#include "config/schema/suggestions.h"
 
 namespace megatron {
 
@@ -21,6 +22,7 @@ namespace po = boost::program_options;
 namespace {
 
 constexpr const char* kSurplus = "words without an option";
+constexpr const char* kPathNames[] = {"INPUT.toml", "FILE", "FOLDER", "DIRECTORY", "RUN", "PREFIX", "SOURCE", "TARGET"};
 
 /// "train.steps=3" or "lr=3": a key with its value, and no file that happens to be called so.
 bool assigns_key(const std::string& word) {
@@ -69,25 +71,27 @@ void refuse_megatron_flag(const std::string& typed, const std::vector<std::strin
        megatron_advice(*flag, value));
 }
 
+/// Whether an option takes the name of a file or folder, by the name that --help gives its value.
+bool takes_path(const po::option_description& option) {
+  const std::string value = option.format_parameter();
+  return std::any_of(std::begin(kPathNames), std::end(kPathNames),
+                     [&](const char* name) { return value.find(name) != std::string::npos; });
+}
+
 /// The names of files and folders that were typed: a shell leaves --output=~/a and what is quoted as it stands.
-void expand_paths(const Guide& guide, po::variables_map& values) {
-  const auto expand = [&](const GuideOption& option) {
-    const auto found = values.find(option.name);
-    if (found == values.end() || found->second.defaulted()) return;
-    const auto replace = [&](std::string& path) {
-      const std::string typed = path, problem = expand_path(path);
-      verify(problem.empty(), ErrorKind::configuration, "'{}': {}", typed, problem);
-    };
+void expand_paths(const po::options_description& options, po::variables_map& values) {
+  const auto replace = [](std::string& path) {
+    const std::string typed = path, problem = expand_path(path);
+    verify(problem.empty(), ErrorKind::configuration, "'{}': {}", typed, problem);
+  };
+  for (const auto& option : options.options()) {
+    const auto found = values.find(option->long_name());
+    if (found == values.end() || found->second.defaulted() || !takes_path(*option)) continue;
     boost::any& value = found->second.value();
     if (auto* const path = boost::any_cast<std::string>(&value)) replace(*path);
     if (auto* const paths = boost::any_cast<std::vector<std::string>>(&value)) {
       std::for_each(paths->begin(), paths->end(), replace);
     }
-  };
-  std::for_each(guide.operands.begin(), guide.operands.end(), expand);
-  for (const GuideOption& option : guide.options) {
-    const ValueKind kind = value_kind(option.value);
-    if (kind == ValueKind::input_file || kind == ValueKind::file || kind == ValueKind::folder) expand(option);
   }
 }
 
@@ -95,8 +99,6 @@ void expand_paths(const Guide& guide, po::variables_map& values) {
 
 po::variables_map parse_command_line(int argc, char** argv, const po::options_description& options,
                                      const po::positional_options_description& positional, const WordAdvice& advice) {
-  const Guide guide = make_guide(std::filesystem::path(argv[0]).filename().string(), options, positional);
-  answer_guide(guide, argc, argv);
   if (options.find_nothrow("set", false) != nullptr) check_keys({argv + 1, argv + argc});
   po::options_description all;
   all.add(options).add_options()(kSurplus, po::value<std::vector<std::string>>());
@@ -110,7 +112,7 @@ po::variables_map parse_command_line(int argc, char** argv, const po::options_de
                   .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing)
                   .run(),
               values);
-    expand_paths(guide, values);
+    expand_paths(options, values);
     po::notify(values);
   } catch (const po::unknown_option& error) {
     refuse_megatron_flag(error.get_option_name(), {argv + 1, argv + argc});
@@ -129,6 +131,12 @@ po::variables_map parse_command_line(int argc, char** argv, const po::options_de
          instead.empty() ? "" : "; " + instead);
   }
   return values;
+}
+
+std::string list_options(const po::options_description& options) {
+  std::ostringstream text;
+  options.print(text, options.get_option_column_width() + 1);
+  return text.str();
 }
 
 }  // namespace megatron

@@ -3,14 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <sstream>
 
-#include "base/evaluation_tasks.h"
-#include "base/named_rows.h"
-#include "evaluation/task.h"
-#include "programs/help_columns.h"
+#include "base/core/evaluation_tasks.h"
+#include "base/core/named_rows.h"
+#include "base/text/text.h"
+#include "data/evaluation_tasks/task.h"
 #include "programs/program.h"
-#include "text/text.h"
 
 namespace megatron {
 
@@ -58,13 +56,13 @@ po::options_description options(EvalArguments& arguments) {
 
 std::string eval_usage() {
   EvalArguments unused;
-  std::ostringstream text;
-  text << "usage: megatron_eval SOURCE --task NAME --data FILE [options]\n\n" << options(unused) << "\nTasks:\n";
-  for (const TaskKind& kind : task_kinds()) text << fmt::format("  {:<16} {}\n", kind.name, kind.file);
-  text << fmt::format("  {:<16} {}\n  {:<16} {}\n", "classification",
-                      "labelled texts, for a model that was fine-tuned to tell their labels: accuracy",
-                      "multiple_choice", "questions with choices, for a model that was fine-tuned: accuracy");
-  return text.str();
+  std::string text =
+      "Usage: megatron_eval SOURCE --task NAME --data FILE [options]\n\n" + list_options(options(unused));
+  text += "\nTasks:\n";
+  for (const TaskKind& kind : task_kinds()) text += fmt::format("  {:<16} {}\n", kind.name, kind.file);
+  return text + fmt::format("  {:<16} {}\n  {:<16} {}\n", "classification",
+                            "labelled texts, for a model that was fine-tuned to tell their labels: accuracy",
+                            "multiple_choice", "questions with choices, for a model that was fine-tuned: accuracy");
 }
 
 EvalArguments parse_eval_arguments(int argc, char** argv) {

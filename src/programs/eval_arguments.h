@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "inference/forward_passes.h"
+#include "base/system/durable_file.h"
+#include "inference/decoding/forward_passes.h"
 #include "programs/model_options.h"
-#include "system/durable_file.h"
 
 namespace megatron {
 

@@ -2,11 +2,9 @@
 
 #include <cmath>
 #include <initializer_list>
-#include <sstream>
 
-#include "base/error.h"
+#include "base/core/error.h"
 #include "programs/command_line.h"
-#include "programs/help_columns.h"
 
 namespace megatron {
 
@@ -32,7 +30,8 @@ void add_inputs(Typed& typed, Add add) {
       "a file of prompts, one per line, as text or as a JSON object with \"prompt\" or \"text\"");
   add("unconditional", po::value(&typed.unconditional)->value_name("N"), "N documents from nothing");
   add("interactive", po::bool_switch(&arguments.interactive),
-      "asks for one prompt after the other; Ctrl-C ends an answer, Ctrl-D the program");
+      "asks for one prompt after the other; Ctrl-C ends an answer, Ctrl-D the program. With cursor keys and earlier "
+      "lines: rlwrap ./megatron_generate ... --interactive");
   add("chat", po::bool_switch(&arguments.chat),
       "a conversation with a model that was fine-tuned with instructions, in the template of its training: a line is a "
       "message, and answers know all messages before them");
@@ -63,8 +62,8 @@ void add_text_options(Typed& typed, Add add) {
   add("top-p", po::value(&sampling.top_p)->default_value(0)->value_name("P"),
       "only the likeliest tokens that together have probability P; 0: all; after --top-k, of those K");
   add("top-p-decay", po::value(&sampling.top_p_decay)->default_value(1)->value_name("D"),
-      "--top-p is multiplied by D after every new token,");
-  add("top-p-bound", po::value(&sampling.top_p_bound)->default_value(0)->value_name("P"), "and stays at least P");
+      "after every new token, --top-p is multiplied by D");
+  add("top-p-bound", po::value(&sampling.top_p_bound)->default_value(0)->value_name("P"), "where --top-p-decay stops");
   add("repetition-penalty", po::value(&sampling.repetition_penalty)->default_value(1)->value_name("R"),
       "above 1: tokens of the text so far become less likely");
   add("stop", po::value(&text.stops)->composing()->value_name("TEXT"),
@@ -193,9 +192,7 @@ void check_scoring(const GenerateArguments& arguments, const po::variables_map& 
 
 std::string generate_help() {
   Typed unused;
-  std::ostringstream text;
-  text << "usage: megatron_generate RUN_DIRECTORY --prompt TEXT [options]\n\n" << all_options(unused);
-  return text.str();
+  return "Usage: megatron_generate RUN_DIRECTORY --prompt TEXT [options]\n\n" + list_options(all_options(unused));
 }
 
 GenerateArguments parse_generate_arguments(int argc, char** argv) {

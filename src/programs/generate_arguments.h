@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "generation/text_options.h"
+#include "base/system/durable_file.h"
+#include "inference/generation/text_options.h"
 #include "programs/model_options.h"
-#include "system/durable_file.h"
 
 namespace megatron {
 

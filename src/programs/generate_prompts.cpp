@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/timers.h"
-#include "comm/agreement.h"
-#include "generation/interrupt_flag.h"
-#include "generation/text_output.h"
-#include "interop/checkpoint_tokenizer.h"
-#include "system/notes.h"
-#include "text/text.h"
+#include "base/core/timers.h"
+#include "base/system/notes.h"
+#include "base/terminal/interrupt_flag.h"
+#include "base/text/text.h"
+#include "checkpoint/hugging_face/checkpoint_tokenizer.h"
+#include "distributed/comm/agreement.h"
+#include "inference/generation/text_output.h"
 
 namespace megatron {
 

@@ -2,10 +2,10 @@
 // prompts themselves, on standard output or in a file.
 #pragma once
 
-#include "generation/prompts.h"
-#include "generation/text_generator.h"
+#include "base/system/log.h"
+#include "inference/generation/prompts.h"
+#include "inference/generation/text_generator.h"
 #include "programs/generate_arguments.h"
-#include "system/log.h"
 
 namespace megatron {
 

@@ -12,21 +12,16 @@
 #include <chrono>
 #include <iostream>
 
-#include "bench/benchmark.h"
-#include "bench/benchmark_experts.h"
-#include "bench/benchmark_generation.h"
-#include "bench/benchmark_memory.h"
-#include "bench/benchmark_overlap.h"
-#include "bench/benchmark_pipeline.h"
-#include "bench/measure_hardware.h"
-#include "comm/agreement.h"
-#include "ops/device.h"
-#include "ops/ops.h"
-#include "programs/help_columns.h"
+#include "backend/ops/device.h"
+#include "backend/ops/ops.h"
+#include "base/system/durable_file.h"
+#include "base/system/log.h"
+#include "base/text/text.h"
+#include "distributed/comm/agreement.h"
+#include "planning/bench/benchmark.h"
+#include "planning/bench/comparisons.h"
+#include "planning/bench/measure_hardware.h"
 #include "programs/program.h"
-#include "system/durable_file.h"
-#include "system/log.h"
-#include "text/text.h"
 
 namespace megatron {
 namespace {
@@ -41,6 +36,8 @@ struct Arguments {
 
   /// Nothing was said of what to measure.
   bool only_lists() const { return name.empty() && hardware.path.empty() && !all; }
+  int rounds(int usual) const { return settings.steps > 0 ? settings.steps : usual; }
+  void print(const Report& report) const { std::cout << (json ? report.json() : '\n' + report.text) << std::flush; }
 };
 
 po::options_description options(Arguments& arguments) {
@@ -67,72 +64,51 @@ po::options_description options(Arguments& arguments) {
 }
 
 /// The named case, or all of this many ranks but those that are for GPUs.
-std::vector<BenchmarkCase> chosen_cases(const std::string& name, int ranks) {
-  std::vector<BenchmarkCase> cases = benchmark_cases();
+std::vector<Case> chosen_cases(const std::string& name, int ranks) {
+  std::vector<Case> cases = benchmark_cases();
   if (name.empty()) {
-    std::erase_if(cases, [&](const BenchmarkCase& benchmark) { return benchmark.ranks != ranks || benchmark.gpu; });
+    std::erase_if(cases, [&](const Case& benchmark) { return benchmark.ranks() != ranks || benchmark.gpu; });
     verify(!cases.empty(), ErrorKind::configuration, "there is no case of {}; --help lists them",
            counted(ranks, "rank"));
     return cases;
   }
-  std::erase_if(cases, [&](const BenchmarkCase& benchmark) { return benchmark.name != name; });
+  std::erase_if(cases, [&](const Case& benchmark) { return benchmark.name != name; });
   verify(!cases.empty(), ErrorKind::configuration, "--case {}: there is no such case; --help lists them", name);
-  verify(cases[0].ranks == ranks, ErrorKind::configuration, "--case {} is of {}, not {}: scripts/launch.sh {} ...",
-         name, counted(cases[0].ranks, "rank"), ranks, cases[0].ranks);
+  verify(cases[0].ranks() == ranks, ErrorKind::configuration, "--case {} is of {}, not {}: scripts/launch.sh {} ...",
+         name, counted(cases[0].ranks(), "rank"), ranks, cases[0].ranks());
   return cases;
 }
 
-void run_memory_case(const Arguments& arguments, MpiSession& session) {
-  if (session.rank() != 0) return;
-  const std::vector<MemoryCase> cases = memory_cases();
-  if (!arguments.json) std::cout << '\n' << describe(cases) << std::flush;
-  for (const MemoryCase& benchmark : cases) {
-    if (arguments.json) std::cout << to_json(benchmark) << std::flush;
-  }
+Report run_memory_case(const Arguments&, MpiSession& session) {
+  return session.rank() == 0 ? plan_memory_cases() : Report();
 }
 
 /// Bubbles of the pipeline's schedules: needs one rank, and starts threads for the others.
-void run_pipeline_case(const Arguments& arguments, MpiSession&) {
+Report run_pipeline_case(const Arguments& arguments, MpiSession&) {
   constexpr double seconds = 10e-3;
-  const int rounds = arguments.settings.steps > 0 ? arguments.settings.steps : 5;
   std::vector<PipelineBubble> bubbles;
   for (const PipelineCase& benchmark : pipeline_cases()) {
-    bubbles.push_back(measure_bubble(benchmark, seconds, rounds));
-    if (arguments.json) std::cout << to_json(bubbles.back()) << std::flush;
+    bubbles.push_back(measure_bubble(benchmark, seconds, arguments.rounds(5)));
   }
-  if (!arguments.json) std::cout << '\n' << describe(bubbles) << std::flush;
+  return report(bubbles);
 }
 
 /// Decoding on the first core, and on a pipeline of threads.
-void run_generation_case(const Arguments& arguments, MpiSession& session) {
+Report run_generation_case(const Arguments& arguments, MpiSession& session) {
   constexpr double seconds = 5e-3;
-  const int rounds = arguments.settings.steps > 0 ? arguments.settings.steps : 7;
-  const GenerationSpeed speed = measure_generation(generation_case(), rounds, session.world());
-  const DecodingPipeline pipeline = measure_decoding_pipeline(seconds, std::min(rounds, 5));
-  std::cout << (arguments.json ? to_json(speed, pipeline) : '\n' + describe(speed, pipeline)) << std::flush;
+  const int rounds = arguments.rounds(7);
+  return measure_generation({}, measure_decoding_pipeline(seconds, std::min(rounds, 5)), rounds, session.world());
 }
 
 /// Steps with and without overlap, of two ranks.
-void run_overlap_case(const Arguments& arguments, MpiSession& session) {
-  OverlapSettings settings{.threads = arguments.settings.threads};
-  if (arguments.settings.steps > 0) settings.rounds = arguments.settings.steps;
-  const std::vector<OverlapTimes> times = measure_overlap(overlap_cases(), settings, session.world());
-  if (session.rank() != 0) return;
-  if (!arguments.json) std::cout << '\n' << describe(times) << std::flush;
-  for (const OverlapTimes& each : times) {
-    if (arguments.json) std::cout << to_json(each) << std::flush;
-  }
+Report run_overlap_case(const Arguments& arguments, MpiSession& session) {
+  const OverlapSettings settings{.rounds = arguments.rounds(5), .threads = arguments.settings.threads};
+  return measure_overlap(overlap_cases(), settings, session.world());
 }
 
 /// A mixture of experts next to a dense model, on one rank; whole experts next to divided ones, on two.
-void run_experts_case(const Arguments& arguments, MpiSession& session) {
-  const int rounds = arguments.settings.steps > 0 ? arguments.settings.steps : 7;
-  const std::vector<ExpertsTimes> times = measure_experts(experts_cases(session.size()), rounds, session.world());
-  if (session.rank() != 0) return;
-  if (!arguments.json) std::cout << '\n' << describe(times) << std::flush;
-  for (const ExpertsTimes& each : times) {
-    if (arguments.json) std::cout << to_json(each) << std::flush;
-  }
+Report run_experts_case(const Arguments& arguments, MpiSession& session) {
+  return measure_experts(experts_cases(session.size()), arguments.rounds(7), session.world());
 }
 
 /// A case that is not one model's training steps.
@@ -140,7 +116,7 @@ struct SpecialCase {
   const char *name, *title;
   int fewest_ranks, most_ranks;
   bool one_thread;
-  void (*run)(const Arguments&, MpiSession&);
+  Report (*run)(const Arguments&, MpiSession&);
 };
 
 constexpr int kAnyRanks = 1 << 30;
@@ -197,16 +173,16 @@ int write_hardware(const Arguments& arguments, MpiSession& session) {
 
 void print_cases() {
   std::cout << "Cases\n";
-  for (const BenchmarkCase& benchmark : benchmark_cases()) {
-    std::cout << fmt::format("  {:<20}{} rank{}{}: {}\n", benchmark.name, benchmark.ranks,
-                             benchmark.ranks == 1 ? "" : "s", benchmark.gpu ? ", on a GPU" : "", benchmark.title);
+  for (const Case& benchmark : benchmark_cases()) {
+    std::cout << fmt::format("  {:<20}{}{}: {}\n", benchmark.name, counted(benchmark.ranks(), "rank"),
+                             benchmark.gpu ? ", on a GPU" : "", benchmark.title);
   }
   for (const SpecialCase& each : kSpecialCases) std::cout << fmt::format("  {:<20}{}\n", each.name, each.title);
 }
 
 void print_help() {
   Arguments unused;
-  std::cout << "usage: megatron_bench [options]\n\n" << options(unused) << '\n';
+  std::cout << "Usage: megatron_bench [options]\n\n" << list_options(options(unused)) << '\n';
   print_cases();
 }
 
@@ -214,27 +190,30 @@ int run(const Arguments& arguments, MpiSession& session) {
   if (!arguments.hardware.path.empty()) return write_hardware(arguments, session);
   const int threads = arguments.settings.threads;
   const SpecialCase* special = special_case(arguments.name, session.size(), threads);
-  const auto cases = special != nullptr ? std::vector<BenchmarkCase>() : chosen_cases(arguments.name, session.size());
+  const auto cases = special != nullptr ? std::vector<Case>() : chosen_cases(arguments.name, session.size());
   const bool speaks = session.rank() == 0;
   if (speaks && !arguments.json && (special == nullptr || special->run != run_memory_case)) {
-    std::cout << fmt::format("{} thread{} a rank, fp32 unless said, no dropout; medians; FLOPs are counted causally\n",
-                             threads, threads == 1 ? "" : "s");
+    std::cout << counted(threads, "thread")
+              << " a rank, fp32 unless said, no dropout; medians; FLOPs are counted causally\n";
   }
-  for (const BenchmarkCase& benchmark : cases) {
+  for (const Case& benchmark : cases) {
     BenchmarkSettings settings = arguments.settings;
     settings.local_rank = session.local_rank();
     if (benchmark.gpu && settings.device == "auto") settings.device = "cuda";
     settings.training_only = settings.training_only || benchmark.gpu;  // the products are the CPU's measure, in fp32
     const BenchmarkResult result = run_benchmark(benchmark, settings, session.world());
-    if (!speaks) continue;
-    std::cout << (arguments.json ? to_json(benchmark, result) : '\n' + describe(benchmark, result)) << std::flush;
+    if (speaks) arguments.print(report(benchmark, result));
   }
-  if (special != nullptr) special->run(arguments, session);
+  const auto run_special = [&](const SpecialCase& each) {
+    const Report found = each.run(arguments, session);
+    if (speaks) arguments.print(found);
+  };
+  if (special != nullptr) run_special(*special);
   if (!arguments.name.empty()) return 0;
   for (const SpecialCase& each : kSpecialCases) {
     const bool fits = session.size() >= each.fewest_ranks && session.size() <= each.most_ranks;
     const bool planned = each.most_ranks == kAnyRanks;  // without ranks: with the cases of one
-    if (fits && (!planned || session.size() == 1) && (!each.one_thread || threads == 1)) each.run(arguments, session);
+    if (fits && (!planned || session.size() == 1) && (!each.one_thread || threads == 1)) run_special(each);
   }
   return 0;
 }

@@ -12,22 +12,24 @@
 #include <iostream>
 #include <thread>
 
-#include "checkpoint/difference.h"
-#include "checkpoint/folder.h"
-#include "checkpoint/new_checkpoint.h"
-#include "comm/thread_communicator.h"
-#include "config/parse.h"
-#include "config/print.h"
-#include "interop/checkpoint_tokenizer.h"
-#include "interop/hugging_face.h"
+#include "base/system/durable_file.h"
+#include "base/system/notes.h"
+#include "base/text/byte_text.h"
+#include "base/text/foreign_json.h"
+#include "base/text/text.h"
+#include "checkpoint/hugging_face/checkpoint_tokenizer.h"
+#include "checkpoint/hugging_face/hugging_face.h"
+#include "checkpoint/store/difference.h"
+#include "checkpoint/store/folder.h"
+#include "checkpoint/store/new_checkpoint.h"
+#include "config/parse/parse.h"
+#include "config/parse/presets.h"
+#include "config/schema/print.h"
+#include "distributed/comm/thread_communicator.h"
 #include "programs/checkpoint_arguments.h"
 #include "programs/program.h"
-#include "system/durable_file.h"
-#include "system/notes.h"
-#include "text/byte_text.h"
-#include "text/text.h"
-#include "train/compatibility.h"
-#include "train/saved_layout.h"
+#include "training/step/compatibility.h"
+#include "training/step/saved_layout.h"
 
 namespace megatron {
 namespace {
@@ -94,7 +96,7 @@ void info(const CheckpointArguments& arguments) {
     line("trained on",
          fmt::format("tensor {} x pipeline {} x data {} ranks{}", parallel.tensor, parallel.pipeline, parallel.data,
                      parallel.expert > 1 ? fmt::format(", expert {}", parallel.expert) : ""));
-    fmt::print("\n{}", printable(print_given(config, kModelTables)));
+    fmt::print("\n{}", printable(print_given(config, with_preset_alone(config), kModelTables)));
   }
 }
 

@@ -11,22 +11,20 @@
 #include <optional>
 #include <utility>
 
-#include "comm/agreement.h"
-#include "generation/conversation.h"
-#include "generation/decoder_report.h"
-#include "generation/line_editor.h"
-#include "generation/line_reader.h"
-#include "generation/text_output.h"
-#include "inference/forward_passes.h"
-#include "inference/inference_model.h"
-#include "job/node_memory.h"
+#include "base/system/log.h"
+#include "base/terminal/line_reader.h"
+#include "distributed/comm/agreement.h"
+#include "distributed/process/node_memory.h"
+#include "inference/decoding/forward_passes.h"
+#include "inference/decoding/inference_model.h"
+#include "inference/generation/conversation.h"
+#include "inference/generation/decoder_report.h"
+#include "inference/generation/text_output.h"
 #include "programs/generate_prompts.h"
 #include "programs/program.h"
-#include "system/log.h"
-#include "system/terminal.h"
-#include "train/compute.h"
-#include "train/grid.h"
-#include "train/task_data.h"
+#include "training/step/compute.h"
+#include "training/step/grid.h"
+#include "training/step/task_data.h"
 
 namespace megatron {
 namespace {
@@ -49,7 +47,7 @@ Config decoder_config(const GenerateArguments& arguments, const CheckpointReader
                                                    .precision = model.precision});
   config.run = model.run();
   // A bias by distance has no last position.
-  if (config.model.has_decoder() && config.model.position_embedding == "relative") {
+  if (config.model.has_decoder() && config.model.positions() == PositionEmbedding::relative) {
     std::int64_t& longest = config.model.decoder_sequence_length;
     longest = std::max(longest, arguments.text.sampling.max_new_tokens);
   }
@@ -77,14 +75,6 @@ DecoderSizes sizes_of(const GenerateArguments& arguments, const std::vector<Gene
                    std::min(arguments.batch, share(own, groups)), groups);
 }
 
-/// A person's or a program's lines; on a terminal with `sign` in front of each.
-std::unique_ptr<LineSource> standard_input(const GenerateArguments& arguments, bool terminal, std::string& sign) {
-  if (arguments.serve || !terminal) return std::make_unique<LineReader>(STDIN_FILENO);
-  sign = "> ";
-  if (!terminal_redraws()) return std::make_unique<LineReader>(STDIN_FILENO);
-  return std::make_unique<LineEditor>(STDIN_FILENO, std::exchange(sign, ""), print_text);
-}
-
 /// Error(configuration) if the model has not learned answers.
 ChatForm chat_form(const GenerateArguments& arguments, const CheckpointReader& checkpoint) {
   const TaskConfig task = task_of(checkpoint);
@@ -99,17 +89,17 @@ ChatForm chat_form(const GenerateArguments& arguments, const CheckpointReader& c
 void converse_with(const GenerateArguments& arguments, const std::optional<ChatForm>& form, PromptEncoder& encoder,
                    TextGenerator& generator) {
   const bool terminal = generator.world().rank() == 0 && ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
-  std::string sign;
-  const std::unique_ptr<LineSource> input = standard_input(arguments, terminal, sign);
+  LineReader input(STDIN_FILENO);
   const Conversation conversation{.generator = generator,
                                   .encoder = encoder,
                                   .options = arguments.text,
                                   .search = arguments.search,
-                                  .input = *input,
+                                  .input = input,
                                   .print = [](const std::string& text) { print_text(text); }};
   if (arguments.serve) return serve(conversation);
   InterruptFlag flag(kCtrlC);
   if (terminal) print_text("Ctrl-C ends an answer, Ctrl-D the program.\n");
+  const std::string sign = terminal ? "> " : "";
   form ? chat(conversation, *form, flag, sign) : converse(conversation, flag, sign);
 }
 

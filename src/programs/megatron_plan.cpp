@@ -11,20 +11,19 @@
 #include <optional>
 #include <string_view>
 
-#include "config/parse.h"
-#include "config/presets.h"
-#include "config/print.h"
-#include "config/suggestions.h"
-#include "plan/checkpoint_size.h"
-#include "plan/machine_plan.h"
-#include "plan/plan_text.h"
-#include "planner/plan_report.h"
-#include "planner/plan_trace.h"
-#include "programs/help_columns.h"
+#include "base/system/durable_file.h"
+#include "base/text/text.h"
+#include "config/parse/parse.h"
+#include "config/parse/presets.h"
+#include "config/schema/print.h"
+#include "config/schema/suggestions.h"
+#include "planning/dry_run/checkpoint_size.h"
+#include "planning/dry_run/machine_plan.h"
+#include "planning/dry_run/plan_text.h"
+#include "planning/layout_search/plan_report.h"
+#include "planning/layout_search/plan_trace.h"
 #include "programs/program.h"
-#include "system/durable_file.h"
-#include "text/text.h"
-#include "train/datasets.h"
+#include "training/step/datasets.h"
 
 namespace megatron {
 namespace {
@@ -196,7 +195,7 @@ int plan(const Arguments& arguments) {
         "# The first layout of megatron_plan {} --hardware {} --ranks {}. Keys that are not here have their defaults:\n"
         "# inputs/README.md has all keys, and `megatron_train {} --print-config` prints their values.\n\n",
         arguments.input, arguments.hardware, arguments.ranks, arguments.write.path);
-    write_output(arguments.write, heading + print_given_keys(best));
+    write_output(arguments.write, heading + print_given_keys(best, with_preset_alone(best)));
     std::cout << fmt::format("written   {}: the first layout\n", arguments.write.path);
   }
   if (!arguments.output.path.empty()) {
@@ -215,7 +214,8 @@ int main(int argc, char** argv) {
     const Arguments arguments = parse_arguments(argc, argv);
     if (arguments.help) {
       Arguments unused;
-      std::cout << "usage: megatron_plan INPUT.toml --hardware NAME --ranks N [options]\n\n" << options(unused);
+      std::cout << "Usage: megatron_plan INPUT.toml --hardware NAME --ranks N [options]\n\n"
+                << list_options(options(unused));
       return 0;
     }
     if (arguments.version) {

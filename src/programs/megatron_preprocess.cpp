@@ -17,46 +17,41 @@
 #include <string>
 #include <vector>
 
-#include "comm/agreement.h"
-#include "preprocess/input_identity.h"
-#include "preprocess/preprocess.h"
-#include "programs/help_columns.h"
+#include "base/system/file_lock.h"
+#include "base/system/memory_usage.h"
+#include "base/system/notes.h"
+#include "base/text/byte_text.h"
+#include "base/text/text.h"
+#include "data/preprocess/input_identity.h"
+#include "data/preprocess/preprocess.h"
+#include "distributed/comm/agreement.h"
+#include "distributed/comm/gather.h"
 #include "programs/preprocess_tools.h"
 #include "programs/program.h"
-#include "system/file_lock.h"
-#include "system/memory_usage.h"
-#include "system/notes.h"
-#include "text/byte_text.h"
-#include "text/text.h"
 
 namespace megatron {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BlockSummary, block, documents, tokens, bad, empty, hash)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(InputIdentity, path, bytes, pieces, seconds, nanoseconds)
+
 namespace {
 
 namespace po = boost::program_options;
-using Json = nlohmann::json;
 
 constexpr const char* kUsage =
-    "Usage: megatron_preprocess --input FILE... --output PREFIX [options]      (also under mpirun)\n"
-    "       megatron_preprocess COMMAND ...\n"
+    "Usage: megatron_preprocess --input FILE... --output PREFIX [options]\n"
+    "  or:  megatron_preprocess COMMAND ...\n"
     "\n"
     "Turns text into token shards PREFIX-00000.h5, PREFIX-00001.h5 ...; `data.train = \"PREFIX\"` trains on them.\n"
-    "JSON lines: one document a line. Plain text: documents of about 64 KiB, cut where a paragraph begins.\n";
+    "JSON lines: one document a line. Plain text: documents of about 64 KiB, cut where a paragraph begins.\n"
+    "Under an MPI launcher, the ranks share the text.\n";
 
 /// Runs `work` on every rank; all ranks get all results, or all throw the Error of the lowest rank that failed.
-std::vector<std::string> together(Communicator& world, const std::function<std::string()>& work) {
-  std::string mine;
+template <class Work>
+auto together(Communicator& world, const Work& work) {
+  decltype(work()) mine{};
   agree(world, [&] { mine = work(); });
-  const std::vector<std::string> gathered = world.gather_texts(mine, 0);
-  return Json::parse(world.broadcast_text(Json(gathered).dump(), 0)).get<std::vector<std::string>>();
-}
-
-std::string to_text(const BlockSummary& block) {
-  return Json{block.block, block.documents, block.tokens, block.bad, block.empty, block.hash}.dump();
-}
-
-BlockSummary from_text(const std::string& text) {
-  const auto numbers = Json::parse(text).get<std::array<std::uint64_t, 6>>();
-  return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]};
+  return gather_on_all(world, mine);
 }
 
 /// One line on standard error every few seconds.
@@ -113,7 +108,7 @@ void require_same_inputs(Communicator& world, const Preprocessor& preprocessor) 
     mine = preprocessor.identify_inputs();
     return "";
   });
-  const std::vector<InputIdentity> root = identities_in(world.broadcast_text(text_of_identities(mine), 0));
+  const std::vector<InputIdentity> root = broadcast(world, mine);
   const auto differ = [&](const std::string& how) {
     fail(ErrorKind::data, "{}, compared with rank 0; give all nodes the same input files", how);
   };
@@ -165,14 +160,13 @@ void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, s
   while (all.size() < blocks) {
     const std::uint64_t first = all.size(), busy = std::min(ranks, blocks - first);
     const std::uint64_t mine = first + static_cast<std::uint64_t>(world.rank());
-    const auto results = together(world, [&]() -> std::string {
-      if (mine >= blocks) return "";
+    const auto results = together(world, [&]() -> BlockSummary {
+      if (mine >= blocks) return {};
       // The others are about as far with their blocks as this rank is with its own.
-      return to_text(
-          preprocessor->process(mine, [&](std::uint64_t bytes) { progress.show(bytes_done + bytes * busy); }));
+      return preprocessor->process(mine, [&](std::uint64_t bytes) { progress.show(bytes_done + bytes * busy); });
     });
     for (std::uint64_t i = 0; i < busy; ++i) {
-      all.push_back(from_text(results[i]));
+      all.push_back(results[i]);
       bytes_done += preprocessor->block_bytes(first + i);
     }
     progress.show(bytes_done);
@@ -185,13 +179,12 @@ void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, s
     preprocessor->publish(all);
     return "";
   });
-  const auto memory = together(world, [&] {
+  const std::vector<std::size_t> memory = together(world, [&] {
     preprocessor->finish(world.rank() == 0);
-    return std::to_string(peak_resident_bytes());
+    return peak_resident_bytes();
   });
   if (world.rank() != 0) return;
-  std::size_t most = 0;
-  for (const std::string& bytes : memory) most = std::max<std::size_t>(most, std::stoull(bytes));
+  const std::size_t most = *std::max_element(memory.begin(), memory.end());
   print_summary(job, preprocessor->appends_eod(), all, preprocessor->input_bytes(), progress.seconds(), most);
 }
 
@@ -289,11 +282,6 @@ int run_and_agree(MpiSession& session, int argc, char** argv) {
 
 /// Answers what needs no MPI. Returns whether there was anything.
 bool answered(int argc, char** argv) {
-  PreprocessJob unused;
-  const Guide guide = make_guide("megatron_preprocess", preprocess_options(unused),
-                                 po::positional_options_description(), preprocess_commands());
-  answer_guide(guide, argc, argv);
-  if (argc > 1 && find_preprocess_tool(argv[1]) != nullptr) answer_guide(guide, argc - 1, argv + 1);
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--version") {
@@ -306,7 +294,7 @@ bool answered(int argc, char** argv) {
         return true;
       }
       PreprocessJob job;
-      std::cout << kUsage << "\n" << preprocess_options(job) << "\n" << list_preprocess_tools();
+      std::cout << kUsage << "\n" << list_options(preprocess_options(job)) << "\n" << list_preprocess_tools();
       return true;
     }
   }

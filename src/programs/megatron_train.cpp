@@ -3,6 +3,7 @@
 //   mpirun -np 8 ./megatron_train inputs/demo.toml --set train.steps=50
 //   mpirun -np 8 ./megatron_train inputs/demo.toml --verify
 //   ./megatron_train inputs/gpt3_175b.toml --dry-run --ranks 1024
+//   ./megatron_train inputs/gpt3_175b.toml --parameters --ranks 1024
 //   ./megatron_train --new books.toml
 #include <unistd.h>
 
@@ -12,20 +13,19 @@
 #include <iostream>
 #include <memory>
 
-#include "config/parse.h"
-#include "config/print.h"
-#include "data/samples.h"
-#include "job/hang_watch.h"
-#include "job/run_limits.h"
-#include "plan/dry_run.h"
-#include "programs/help_columns.h"
+#include "base/system/log.h"
+#include "config/parse/parse.h"
+#include "config/schema/print.h"
+#include "data/samples/samples.h"
+#include "distributed/process/hang_watch.h"
+#include "distributed/process/run_limits.h"
+#include "planning/dry_run/dry_run.h"
 #include "programs/new_input.h"
 #include "programs/program.h"
 #include "programs/run_views.h"
-#include "run/run.h"
-#include "run/verify_layout.h"
-#include "system/log.h"
-#include "train/datasets.h"
+#include "training/loop/run.h"
+#include "training/loop/verify_layout.h"
+#include "training/step/datasets.h"
 
 namespace megatron {
 namespace {
@@ -37,11 +37,14 @@ struct Arguments {
   std::vector<std::string> overrides;
   int ranks = 0;
   RunViews views;
-  bool dry_run = false, verify = false, fresh = false, print_config = false, version = false, help = false;
+  bool dry_run = false, parameters = false, print_config = false;
+  bool verify = false, fresh = false, version = false, help = false;
 
   bool makes_file() const { return !new_file.empty(); }
-  /// Asks for something that needs neither MPI nor ranks.
-  bool answers_only() const { return makes_file() || dry_run || print_config || !samples.empty() || views.any(); }
+  bool plans() const { return dry_run || parameters; }
+  /// Prints something of the input file, which needs neither MPI nor ranks.
+  bool prints() const { return plans() || print_config || !samples.empty(); }
+  bool answers_only() const { return makes_file() || prints() || views.any(); }
 };
 
 po::options_description options(Arguments& arguments) {
@@ -53,11 +56,13 @@ po::options_description options(Arguments& arguments) {
       "overrides a key of the input file; may be given several times");
   add("new", po::value(&arguments.new_file)->value_name("FILE.toml"),
       "asks what the run is to be, a key at a time, checks each answer, and writes a commented input file that must "
-      "not "
-      "exist yet");
+      "not exist yet. With cursor keys and earlier answers: rlwrap ./megatron_train --new FILE.toml");
   add("dry-run", po::bool_switch(&arguments.dry_run),
       "prints the plan: layout, batch, schedule, memory and traffic; starts nothing");
-  add("ranks", po::value(&arguments.ranks)->value_name("N"), "with --dry-run: plan for N ranks");
+  add("parameters", po::bool_switch(&arguments.parameters),
+      "prints all parameters of the model: shape, how it is cut over ranks, stages that hold it, update; starts "
+      "nothing");
+  add("ranks", po::value(&arguments.ranks)->value_name("N"), "with --dry-run or --parameters: for N ranks");
   add("verify", po::bool_switch(&arguments.verify),
       "compares some steps on these ranks with the same steps on one rank, and ends with 5 if they differ by more than "
       "rounding; writes nothing");
@@ -88,8 +93,8 @@ Arguments parse_arguments(int argc, char** argv) {
   });
   if (arguments.help || arguments.version) return arguments;
   check_run_views(arguments.views, arguments.input);
-  const bool trains = arguments.dry_run || arguments.verify || arguments.fresh || arguments.print_config ||
-                      !arguments.samples.empty() || !arguments.overrides.empty() || values.count("ranks") > 0;
+  const bool trains = arguments.prints() || arguments.verify || arguments.fresh || !arguments.overrides.empty() ||
+                      values.count("ranks") > 0;
   if (values.count("new") > 0) {
     verify(arguments.makes_file(), ErrorKind::configuration, "--new: give the name of the file to make");
     verify(!trains && !arguments.views.any() && arguments.input.empty(), ErrorKind::configuration,
@@ -103,14 +108,14 @@ Arguments parse_arguments(int argc, char** argv) {
   }
   verify(!arguments.input.empty(), ErrorKind::configuration,
          "give an input file: megatron_train INPUT.toml, or make one with --new FILE.toml; see --help");
-  verify(arguments.dry_run || values.count("ranks") == 0, ErrorKind::configuration,
-         "--ranks belongs to --dry-run; a real run has the ranks its launcher starts");
-  verify(!arguments.verify || !arguments.answers_only(), ErrorKind::configuration,
-         "--verify runs the layout; --dry-run, --print-config and --print-samples run nothing: give one or the other");
-  verify(
-      !arguments.fresh || !(arguments.verify || arguments.answers_only()), ErrorKind::configuration,
-      "--fresh starts a training run; --verify, --dry-run, --print-config and --print-samples train nothing: give one "
-      "or the other");
+  verify(arguments.plans() || values.count("ranks") == 0, ErrorKind::configuration,
+         "--ranks belongs to --dry-run and --parameters; a real run has the ranks its launcher starts");
+  verify(!arguments.verify || !arguments.prints(), ErrorKind::configuration,
+         "--verify runs the layout; --dry-run, --parameters, --print-config and --print-samples run nothing: give one "
+         "or the other");
+  verify(!arguments.fresh || !(arguments.verify || arguments.prints()), ErrorKind::configuration,
+         "--fresh starts a training run; --verify, --dry-run, --parameters, --print-config and --print-samples train "
+         "nothing: give one or the other");
   verify(values.count("ranks") == 0 || arguments.ranks > 0, ErrorKind::configuration, "--ranks {}: at least 1",
          arguments.ranks);
   return arguments;
@@ -128,7 +133,7 @@ Config read_input(const Arguments& arguments, bool enabled, std::vector<std::str
     std::vector<Violation> problems;
     const int ranks = arguments.answers_only() ? arguments.ranks : launcher_ranks();
     if (ranks > 0) problems = check_with_ranks(config, ranks);
-    if (!enabled || arguments.dry_run || arguments.print_config) return problems;
+    if (!enabled || arguments.plans() || arguments.print_config) return problems;
     if (config.data.train.empty() || config.model.sequence_length <= 0 || config.train.global_batch_size <= 0) {
       return problems;  // it cannot be opened
     }
@@ -215,7 +220,7 @@ int main(int argc, char** argv) {
     if (!done) return 0;
     if (arguments.help) {
       Arguments unused;
-      std::cout << "usage: megatron_train INPUT.toml [options]\n\n" << options(unused);
+      std::cout << "Usage: megatron_train INPUT.toml [options]\n\n" << list_options(options(unused));
     } else if (arguments.version) {
       std::cout << version_report("megatron_train");
     } else if (arguments.makes_file()) {
@@ -225,6 +230,7 @@ int main(int argc, char** argv) {
     }
     if (arguments.print_config) std::cout << print_config(config);
     if (arguments.dry_run) std::cout << dry_run(config, arguments.ranks);
+    if (arguments.parameters) std::cout << list_parameters(config, arguments.ranks);
     if (!arguments.samples.empty()) print_training_samples(config, arguments.samples);
     return 0;
   });

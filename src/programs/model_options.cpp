@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/manifest.h"
-#include "comm/agreement.h"
-#include "data/kept_tokenizer.h"
-#include "system/regular_file.h"
-#include "tokenizer/hugging_face_folder.h"
+#include "base/system/regular_file.h"
+#include "base/text/foreign_json.h"
+#include "data/shards/kept_tokenizer.h"
+#include "data/tokenizer_kinds/hugging_face_folder.h"
+#include "data/tokenizer_kinds/tokenizer_choice.h"
+#include "distributed/comm/agreement.h"
 
 namespace megatron {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include "checkpoint/checkpoint.h"
-#include "comm/communicator.h"
-#include "config/config.h"
-#include "tokenizer/tokenizer.h"
+#include "checkpoint/store/checkpoint.h"
+#include "config/schema/config.h"
+#include "data/tokenizer/tokenizer.h"
+#include "distributed/comm/communicator.h"
 
 namespace megatron {
 

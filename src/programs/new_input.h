@@ -5,7 +5,7 @@
 
 namespace megatron {
 
-/// Without MPI, on one rank. Returns the exit code; errors as make_input_file (wizard/wizard.h).
+/// Without MPI, on one rank. Returns the exit code; errors as make_input_file (planning/new_input/wizard.h).
 int new_input(const std::string& path);
 
 }  // namespace megatron

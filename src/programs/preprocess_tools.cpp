@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
 
-#include "base/error.h"
-#include "config/suggestions.h"
-#include "data/token_dataset.h"
-#include "formats/conversion.h"
-#include "preprocess/sample_corpus.h"
+#include "base/core/error.h"
+#include "base/text/byte_text.h"
+#include "config/schema/suggestions.h"
+#include "data/indexed/conversion.h"
+#include "data/shards/token_dataset.h"
+#include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "programs/program.h"
+#include "programs/sample_corpus.h"
 #include "programs/train_tokenizer.h"
-#include "text/byte_text.h"
 
 namespace megatron {
 
@@ -235,7 +235,7 @@ constexpr std::unique_ptr<PreprocessTool> (*kTools[])() = {make<SampleCorpus>, m
 
 void PreprocessTool::parse(int argc, char** argv) {
   po::options_description all;
-  all.add(options_).add_options()("name", po::value(&names_));
+  all.add(options_).add_options()("name", po::value(&names_)->value_name("FILE..."));
   po::positional_options_description positional;
   positional.add("name", -1);
   parse_command_line(argc, argv, all, positional);
@@ -243,9 +243,8 @@ void PreprocessTool::parse(int argc, char** argv) {
 }
 
 std::string PreprocessTool::help() const {
-  std::ostringstream text;
-  text << "Usage: megatron_preprocess " << name() << " " << arguments() << "\n\n" << about() << "\n\n" << options_;
-  return text.str();
+  return fmt::format("Usage: megatron_preprocess {} {}\n\n{}\n\n{}", name(), arguments(), about(),
+                     list_options(options_));
 }
 
 void PreprocessTool::wrong_usage() const {
@@ -265,23 +264,11 @@ std::string suggest_preprocess_tool(const std::string& word) {
   return suggest_choice(word, names);
 }
 
-std::vector<GuideCommand> preprocess_commands() {
-  std::vector<GuideCommand> commands;
-  for (const auto& make_tool : kTools) {
-    const auto tool = make_tool();
-    commands.push_back({.name = std::string(tool->name()),
-                        .arguments = std::string(tool->arguments()),
-                        .about = std::string(tool->about()),
-                        .options = guide_options(tool->options())});
-  }
-  return commands;
-}
-
 std::string list_preprocess_tools() {
   std::string text = "Commands (COMMAND --help tells more):\n";
   for (const auto& make_tool : kTools) {
     const auto tool = make_tool();
-    text += fmt::format("  {} {}\n      {}\n", tool->name(), tool->arguments(), tool->about());
+    text += fmt::format("  {} {}\n{:20}{}\n", tool->name(), tool->arguments(), "", tool->about());
   }
   return text;
 }

@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "programs/guide.h"
-
 namespace megatron {
 
 inline constexpr const char* kTokenizerChoices = "byte|gpt2|bert-uncased|bert-cased|sentencepiece|unigram";
@@ -27,7 +25,6 @@ class PreprocessTool {
   /// Returns what to tell the user.
   virtual std::string run() = 0;
   std::string help() const;
-  const boost::program_options::options_description& options() const { return options_; }
 
  protected:
   PreprocessTool() : options_("Options") { options_.add_options()("help", "this text"); }
@@ -56,8 +53,6 @@ class PreprocessTool {
 std::unique_ptr<PreprocessTool> find_preprocess_tool(std::string_view name);
 /// The name of the tool that a misspelt word is nearest to; empty if none is near.
 std::string suggest_preprocess_tool(const std::string& word);
-/// All of them, for manual and shells.
-std::vector<GuideCommand> preprocess_commands();
 /// For --help: a line about each.
 std::string list_preprocess_tools();
 

@@ -15,16 +15,21 @@
 #include <system_error>
 #include <thread>
 
-#include "base/error.h"
-#include "comm/agreement.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/device.h"
+#include "base/core/error.h"
+#include "base/system/crash_report.h"
+#include "base/system/launcher.h"
+#include "base/system/log.h"
+#include "base/text/text.h"
 #include "cuda/library.h"
-#include "ops/device.h"
-#include "system/crash_report.h"
-#include "system/launcher.h"
-#include "system/log.h"
-#include "text/text.h"
+#include "distributed/comm/agreement.h"
+#include "programs/processor_check.h"
 
 namespace megatron {
+
+constinit const char* const built_for = MEGATRON_ARCH;
+constinit const bool built_with[] = {MEGATRON_CPU_FEATURES(MEGATRON_CPU_FEATURE_IS_USED)};
 
 std::string program_version() {
   return MEGATRON_VERSION;

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "comm/mpi_session.h"
+#include "distributed/comm/mpi_session.h"
 #include "programs/command_line.h"
 
 namespace megatron {

@@ -1,12 +1,12 @@
 #include "programs/run_views.h"
 
-#include "base/error.h"
-#include "job/run_lock.h"
-#include "job/stop_signals.h"
-#include "monitor/tensorboard.h"
-#include "report/report.h"
-#include "report/watch.h"
-#include "system/log.h"
+#include "base/core/error.h"
+#include "base/system/log.h"
+#include "distributed/process/run_lock.h"
+#include "distributed/process/stop_signals.h"
+#include "monitoring/metrics/tensorboard.h"
+#include "monitoring/reports/report.h"
+#include "monitoring/reports/watch.h"
 
 namespace megatron {
 

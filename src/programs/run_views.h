@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/system/durable_file.h"
 #include "programs/command_line.h"
-#include "system/durable_file.h"
 
 namespace megatron {
 

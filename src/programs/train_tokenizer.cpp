@@ -2,16 +2,17 @@
 
 #include <chrono>
 
-#include "base/error.h"
-#include "data/shard_files.h"
-#include "preprocess/text_corpus.h"
-#include "system/durable_file.h"
-#include "system/file_lock.h"
-#include "text/byte_text.h"
-#include "tokenizer/unigram_vocabulary.h"
-#include "tokenizer_training/bpe_trainer.h"
-#include "tokenizer_training/unigram_trainer.h"
-#include "tokenizer_training/word_piece_trainer.h"
+#include "base/core/error.h"
+#include "base/system/durable_file.h"
+#include "base/system/file_lock.h"
+#include "base/text/byte_text.h"
+#include "data/preprocess/text_corpus.h"
+#include "data/shards/shard_files.h"
+#include "data/tokenizer/unigram_vocabulary.h"
+#include "data/tokenizer_kinds/tokenizer_choice.h"
+#include "data/tokenizer_training/bpe_trainer.h"
+#include "data/tokenizer_training/unigram_trainer.h"
+#include "data/tokenizer_training/word_piece_trainer.h"
 
 namespace megatron {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "config/parse.h"
-#include "config/resolve.h"
+#include "base/core/error.h"
+#include "config/parse/parse.h"
+#include "config/rules/resolve.h"
 #include "support/catch.h"
 
 namespace megatron::test {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "config/batch_schedule.h"
+#include "config/schema/batch_schedule.h"
 #include "config_support.h"
 
 using namespace megatron;

@@ -1,5 +1,5 @@
-#include "config/print.h"
-#include "config/rules.h"
+#include "config/rules/rules.h"
+#include "config/schema/print.h"
 #include "config_support.h"
 
 using namespace megatron;

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/philox.h"
+#include "base/core/philox.h"
 #include "config_support.h"
 
 using namespace megatron;

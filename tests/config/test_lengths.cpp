@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "config/run_schedule.h"
+#include "config/schema/run_schedule.h"
 #include "config_support.h"
 
 using namespace megatron;

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "config/config_support.h"
-#include "config/megatron_flags.h"
-#include "config/schema.h"
+#include "config/schema/megatron_flags.h"
+#include "config/schema/schema.h"
 #include "support/catch.h"
 
 using namespace megatron;

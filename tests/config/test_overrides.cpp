@@ -1,5 +1,5 @@
 // Options of the command line: --set TABLE.KEY=VALUE.
-#include "config/print.h"
+#include "config/schema/print.h"
 #include "config_support.h"
 
 using namespace megatron;

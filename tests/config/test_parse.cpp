@@ -1,9 +1,9 @@
 #include <cstdlib>
 
-#include "config/print.h"
-#include "config/schema.h"
-#include "config/set_value.h"
-#include "config/suggestions.h"
+#include "config/parse/set_value.h"
+#include "config/schema/print.h"
+#include "config/schema/schema.h"
+#include "config/schema/suggestions.h"
 #include "config_support.h"
 
 using namespace megatron;

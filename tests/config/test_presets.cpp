@@ -1,12 +1,16 @@
 // Presets: sizes of published models that a file or an option names.
-#include "config/presets.h"
-#include "config/print.h"
+#include <set>
+
+#include "config/parse/presets.h"
+#include "config/schema/print.h"
 #include "config_support.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 namespace {
+
+const std::string kRest = "[train]\nsteps = 1\nglobal_batch_size = 1\n[data]\ntrain = \"d\"\n";
 
 std::string set_error(const std::string& option) {
   return error_of([&] { parse_small({option}); });
@@ -15,8 +19,7 @@ std::string set_error(const std::string& option) {
 }  // namespace
 
 TEST_CASE("presets give sizes that explicit keys override", "[config]") {
-  const std::string rest = "[train]\nsteps = 1\nglobal_batch_size = 1\n[data]\ntrain = \"d\"\n";
-  const Config c = parse_config_text(rest + "[model]\nsequence_length = 512\npreset = \"gpt2-large\"\n", "f.toml",
+  const Config c = parse_config_text(kRest + "[model]\nsequence_length = 512\npreset = \"gpt2-large\"\n", "f.toml",
                                      {"model.layers=4"});
   CHECK(c.model.layers == 4);
   CHECK(c.model.hidden_size == 1280);
@@ -24,19 +27,35 @@ TEST_CASE("presets give sizes that explicit keys override", "[config]") {
   CHECK(c.model.sequence_length == 512);
   CHECK(c.model.max_position_embeddings == 1024);
   CHECK(c.model.vocab_size == 0);
-  for (const ModelPreset& preset : model_presets()) {
-    INFO(preset.name);
-    CHECK(error_of([&] { parse_config_text(rest, "f.toml", {"model.preset=" + std::string(preset.name)}); }).empty());
-  }
-  const Config llama = parse_config_text(rest, "f.toml", {"model.preset=llama3-8b", "model.query_groups=4"});
+  const Config llama = parse_config_text(kRest, "f.toml", {"model.preset=llama3-8b", "model.query_groups=4"});
   CHECK(llama.model.activation == "swiglu");
   CHECK(llama.model.query_groups == 4);
   CHECK(llama.model.rotary_base == 500000);
-  const Config alibi = parse_config_text(rest, "f.toml", {"model.preset=llama3-8b", "model.position_embedding=alibi"});
+  const Config alibi = parse_config_text(kRest, "f.toml", {"model.preset=llama3-8b", "model.position_embedding=alibi"});
   CHECK(alibi.model.rotary_base == ModelConfig().rotary_base);
-  const std::string wrong = error_of([&] { parse_config_text(rest + "[model]\npreset = \"gpt5\"\n", "f.toml"); });
+  const std::string wrong = error_of([&] { parse_config_text(kRest + "[model]\npreset = \"gpt5\"\n", "f.toml"); });
   INFO(wrong);
   CHECK(lines(wrong) == 1);
+}
+
+TEST_CASE("presets: every one reads, resolves and has names of its own", "[config]") {
+  std::set<std::string> names;
+  CHECK(model_presets().size() == 51);
+  for (const ModelPreset& preset : model_presets()) {
+    INFO(preset.name);
+    CHECK_FALSE(preset.note.empty());
+    for (const std::string& name : preset.plain_names) {
+      INFO(name);
+      CHECK((!name.empty() && names.insert(name).second));
+    }
+    Config config = parse_config_text(kRest, "f.toml", {"model.preset=" + preset.name});
+    ModelConfig expected = preset.model;
+    expected.preset = preset.name;
+    CHECK(config.model == expected);
+    CHECK(config.model.max_position_embeddings == config.model.sequence_length);
+    CHECK(error_of([&] { resolve(config, 1, &kData); }).empty());
+    CHECK(config.model.vocab_size == kData.vocab_size);
+  }
 }
 
 TEST_CASE("a preset of the command line replaces the file's sizes", "[config]") {
@@ -86,5 +105,7 @@ TEST_CASE("presets answer to the names in use", "[config]") {
   CHECK(experts.model.preset == "mixtral-8x7b");
   CHECK(experts.model.moe.experts == 8);
   CHECK(experts.model.moe.top_k == 3);
+  CHECK(experts.model.moe.drop == "none");
+  CHECK(experts.model.moe.balance_coefficient == 0.02);
   CHECK(contains(set_error("model.preset=meta-llama/Llama-3.1-8B"), "did you mean \"llama3-8b\"?"));
 }

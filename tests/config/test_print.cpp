@@ -4,10 +4,10 @@
 #include <iterator>
 #include <set>
 
-#include "config/presets.h"
-#include "config/print.h"
-#include "config/schema.h"
-#include "config/unsupported.h"
+#include "config/parse/presets.h"
+#include "config/schema/print.h"
+#include "config/schema/schema.h"
+#include "config/schema/unsupported.h"
 #include "config_support.h"
 
 using namespace megatron;
@@ -83,7 +83,7 @@ TEST_CASE("the given keys of a configuration read back identical", "[config]") {
   for (const std::string option : {"train.steps=7", "model.preset=llama3-8b", "model.preset=mixtral-8x7b"}) {
     INFO(option);
     Config config = parse_small({option, "parallel.tensor=2", "run.directory=\"x # y\""});
-    const std::string text = print_given_keys(config);
+    const std::string text = print_given_keys(config, with_preset_alone(config));
     INFO(text);
     CHECK(print_config(parse_config_text(text, "given.toml")) == print_config(config));
     CHECK(lines(text) < 40);
@@ -113,13 +113,13 @@ TEST_CASE("changed keys: new values with the old ones", "[config]") {
 
 TEST_CASE("the given keys of some tables: those that are not as by default", "[config]") {
   static constexpr std::array<std::string_view, 2> kTables = {"model", "moe"};
-  CHECK(print_given(Config{}, kTables).empty());
+  CHECK(print_given(Config{}, Config{}, kTables).empty());
   Config config;
   config.model.layers = 3;
   config.model.bias = false;
   config.model.moe.experts = 4;
   config.train.seed = 7;
-  CHECK(print_given(config, kTables) == "[model]\nlayers = 3\nbias = false\n\n[moe]\nexperts = 4\n");
+  CHECK(print_given(config, Config{}, kTables) == "[model]\nlayers = 3\nbias = false\n\n[moe]\nexperts = 4\n");
 }
 
 TEST_CASE("every input file survives print and parse, before and after resolving", "[config]") {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "config/print.h"
-#include "config/rules.h"
+#include "config/rules/rules.h"
+#include "config/schema/print.h"
 #include "config_support.h"
 
 using namespace megatron;

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include "config/run_schedule.h"
-#include "config/sequence_schedule.h"
+#include "config/schema/run_schedule.h"
+#include "config/schema/sequence_schedule.h"
 #include "config_support.h"
 
 using namespace megatron;

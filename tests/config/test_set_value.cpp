@@ -1,5 +1,5 @@
 // One key from a text: the same value, and the same words where it is wrong, as --set has.
-#include "config/set_value.h"
+#include "config/parse/set_value.h"
 
 #include "config_support.h"
 

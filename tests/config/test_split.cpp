@@ -1,5 +1,5 @@
 // The text of data.split.
-#include "config/split.h"
+#include "config/schema/split.h"
 #include "support/catch.h"
 
 using namespace megatron;

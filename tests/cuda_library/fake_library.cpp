@@ -1,5 +1,6 @@
 // A library that programs may take for the CUDA backend's: of their own build, of another (FAKE_BUILD), or of one from
 // before builds had names.
+#include "backend/ops/backends.h"
 #include "cuda/build_name.h"
 #include "cuda/library.h"
 

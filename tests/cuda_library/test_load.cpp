@@ -3,9 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/device.h"
+#include "base/core/error.h"
 #include "cuda/build_name.h"
-#include "ops/device.h"
 #include "support/catch.h"
 
 using namespace megatron;

@@ -1,7 +1,8 @@
 // The emulated backend in the place of the library that programs load: linked.
-#include "comm/communicator.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/ops.h"
 #include "cuda/library.h"
-#include "ops/ops.h"
+#include "distributed/comm/communicator.h"
 
 namespace megatron {
 

@@ -5,10 +5,10 @@
 #include <array>
 #include <cmath>
 
-#include "base/half.h"
+#include "backend/ops/arguments.h"
+#include "backend/ops/product_size.h"
+#include "base/core/half.h"
 #include "epilogues.h"
-#include "ops/arguments.h"
-#include "ops/product_size.h"
 
 namespace megatron {
 

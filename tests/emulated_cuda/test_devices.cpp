@@ -1,11 +1,12 @@
 // Choice of GPUs: only those are used that the kernels run on, whichever else are there. Each case has its own devices
 // from the environment (CMakeLists.txt), so that they run by their tags alone.
-#include "comm/thread_communicator.h"
-#include "ops/ops.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/ops.h"
+#include "distributed/comm/thread_communicator.h"
 #include "support/catch.h"
 #include "support/communicator_cases.h"
 #include "support/require_error.h"
-#include "train/compute.h"
+#include "training/step/compute.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "backend/ops/backends.h"
 #include "cuda/cuda_support.h"
 #include "support/catch.h"
 

@@ -3,9 +3,9 @@
 #include <map>
 #include <string>
 
-#include "comm/counting_communicator.h"
-#include "comm/process_grid.h"
 #include "cuda/nccl_blocks.h"
+#include "distributed/comm/counting_communicator.h"
+#include "distributed/comm/process_grid.h"
 #include "support/catch.h"
 
 using namespace megatron;

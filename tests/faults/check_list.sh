@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 tags=$(grep -rno --include='*.cpp' '\[fault-[0-9]*\]' . | sed -E 's|^\./([^:]*):[0-9]*:\[fault-([0-9]+)\]|\2 \1|' | sort -u)
 rows=$(awk -F'|' '$2 ~ /^ *[0-9]+ *$/ { n = $2 + 0; text = $4
-                    while (match(text, /`[a-z0-9_]+\/[a-z0-9_]+\.cpp`/)) {
+                    while (match(text, /`[a-z0-9_\/]+\.cpp`/)) {
                       print n, substr(text, RSTART + 1, RLENGTH - 2); text = substr(text, RSTART + RLENGTH) } }' \
        faults/README.md | sort -u)
 [[ $tags == "$rows" ]] && { echo "$(cut -d' ' -f1 <<< "$rows" | sort -u | wc -l) faults, each with its tests"; exit 0; }

@@ -1,6 +1,7 @@
 #include "faults/finetune.h"
 
 #include "faults/checks.h"
+#include "support/needs_icu.h"
 
 const char* const kFineTunedModel = R"([model]
 family = "bert"
@@ -24,6 +25,7 @@ keep_last = 0
 )";
 
 Fixture::Fixture() {
+  needs_icu();
   write_file(folder.file("input.toml"), kFineTunedModel);
   pretrain("pretrained", "300");
   write_file(folder.file("train.jsonl"), pairs(0, 61));

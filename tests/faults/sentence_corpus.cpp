@@ -1,6 +1,7 @@
 #include "faults/sentence_corpus.h"
 
 #include "faults/checks.h"
+#include "support/needs_icu.h"
 
 namespace {
 
@@ -11,6 +12,7 @@ std::string shared_text() {
 }  // namespace
 
 SentenceCorpus::SentenceCorpus(std::string input) {
+  needs_icu();
   expect({preprocess_program(), "train-tokenizer", "--type", "wordpiece", "--input", shared_text(), "--output",
           path("words"), "--vocab-size", "300"},
          0);

@@ -159,13 +159,15 @@ TEST_CASE("BERT: data and keys that it cannot be trained with are refused by nam
   refused(with_data("plain"), 3, {"plain", "do not know where sentences begin", "--split-sentences"});
   refused(with_data("byte"), 3, {"byte", "[CLS], [SEP], [MASK] and [PAD]", "--tokenizer bert-uncased"});
   refused(with_data("single"), 3, {"single", "takes two sentences of one document"});
-  refused({"data.split_by=\"tokens\""}, 2, {"data.split_by = \"tokens\" cuts documents"});
-  refused({"train.curriculum={schedule=\"fixed_linear\",start=8,steps=4}"}, 2, {"train.curriculum would cut samples"});
-  refused({"evaluation.tasks=[{task=\"wikitext\",data=\"x\"}]"}, 2, {"which this family does not predict"});
+  refused({"data.split_by=\"tokens\""}, 2, {"data.split_by = \"tokens\" belongs to model.family = \"gpt\""});
+  refused({"train.curriculum={schedule=\"fixed_linear\",start=8,steps=4}"}, 2,
+          {"train.curriculum belongs to model.family = \"gpt\""});
+  refused({"evaluation.tasks=[{task=\"wikitext\",data=\"x\"}]"}, 2,
+          {"evaluation.tasks belongs to model.family = \"gpt\""});
   refused({"model.sequence_length=4"}, 2, {"sequence_length = 4 is too short for [CLS] A [SEP] B [SEP]"});
   refused({"data.mask_probability=0"}, 2, {"data.mask_probability"});
   refused({"model.family=\"gpt\"", "data.short_probability=0.5"}, 2,
-          {"belong to model.family = \"bert\" or \"t5\", not \"gpt\""});
+          {"belongs to model.family = \"bert\" or \"t5\", not \"gpt\""});
 }
 
 TEST_CASE("BERT: a trained encoder writes no text") {

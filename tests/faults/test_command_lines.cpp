@@ -1,5 +1,7 @@
 // Command lines as people type them: each mistake is answered with the word that is wrong and what to type instead.
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
 
 #include "faults/runs.h"
 #include "support/catch.h"
@@ -71,6 +73,13 @@ TEST_CASE("paths with ~ and variables: in options, keys and input files") {
   CHECK(
       mentions(run({preprocess_program(), "--input", corpus, "--output", "~someone/x"}, 2), "'~someone/x': ~ stands"));
   CHECK(mentions(run({preprocess_program(), "--input", corpus, "--output", "$NO_SUCH/x"}, 2), "'NO_SUCH' is not set"));
+  for (const Command& named :
+       {Command{checkpoint_program(), "info", "$NO_SUCH/x"}, Command{preprocess_program(), "verify", "$NO_SUCH/x"},
+        Command{train_program(), "$NO_SUCH/x.toml", "--print-config"},
+        Command{train_program(), "--watch", "$NO_SUCH/x"},
+        Command{generate_program(), "$NO_SUCH/x", "--prompt", "a"}}) {
+    refused(named, {"'NO_SUCH' is not set"});
+  }
   CHECK_FALSE(fs::exists(home.file("here/~")));
 }
 
@@ -96,6 +105,23 @@ TEST_CASE("--help of a checkpoint command is about that command") {
     CHECK(mentions(all, std::string("  ") + name + " "));
   }
   CHECK(mentions(all, "--virtual-stages"));
+}
+
+TEST_CASE("--help: in the form that help2man and completion read") {
+  const std::regex option("  (-[a-z] \\[ )?--[a-z-]+( \\])?( [^ ]+)?( \\(=[^ ]*\\))?(  +[^ -].*)?");
+  for (const std::string& program : {train_program(), generate_program(), checkpoint_program(), preprocess_program()}) {
+    const std::string help = answer({program, "--help"});
+    CHECK(help.starts_with("Usage: " + fs::path(program).filename().string() + " "));
+    std::istringstream lines(help);
+    int options = 0;
+    for (std::string line; std::getline(lines, line);) {
+      CAPTURE(line);
+      if (!line.starts_with("  --") && !line.starts_with("  -h")) continue;
+      CHECK(std::regex_match(line, option));
+      ++options;
+    }
+    CHECK(options >= 10);
+  }
 }
 
 TEST_CASE("mistakes in sizes, batches and data come in one attempt") {

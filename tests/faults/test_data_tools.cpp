@@ -4,6 +4,7 @@
 
 #include "faults/runs.h"
 #include "support/catch.h"
+#include "support/needs_icu.h"
 #include "support/temporary_folder.h"
 
 namespace fs = std::filesystem;
@@ -113,6 +114,7 @@ TEST_CASE("export and import are byte-exact, and their mistakes have exit codes"
 }
 
 TEST_CASE("preprocess: shards with sentences to Megatron-LM's files and back") {
+  needs_icu();
   const TemporaryFolder folder;
   const std::string set = folder.file("set"), out = folder.file("out"), back = folder.file("back"),
                     again = folder.file("again");

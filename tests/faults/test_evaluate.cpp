@@ -212,20 +212,9 @@ TEST_CASE("megatron_eval: a terminal shows the progress in a line, a pipe none")
   CHECK_FALSE(mentions(piped.out + piped.err, "sequences"));
 
   PseudoTerminal terminal(100);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    for (const int descriptor : {0, 1, 2}) ::dup2(terminal.program(), descriptor);
-    ::setenv("TERM", "xterm", 1);
-    std::vector<char*> words;
-    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-    words.push_back(nullptr);
-    ::execv(words[0], words.data());
-    ::_exit(127);
-  }
+  const pid_t child = terminal.start(command);
   CHECK(terminal.wait_for("bits per word"));
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  CHECK(status == 0);
+  CHECK(PseudoTerminal::exit_code(child) == 0);
   for (const char* shown : {"0 of 7 sequences", "4 of 7 sequences (57 %), ", "7 of 7 sequences (100 %), "}) {
     CHECK(mentions(terminal.printed(), shown));
   }

@@ -146,9 +146,9 @@ TEST_CASE("fine-tuning: broken files and unfit keys are refused by name") {
   refused({"task.labels=3"}, 3, {"the label is \"", "the labels are \"0\", \"1\", \"2\""});
   refused({"task.labels=1"}, 2, {"task.labels"});
   refused({"task.labels=[\"a\", \"a\"]"}, 2, {"task.labels has \"a\" twice"});
-  refused({"task.format=race"}, 2, {"task.format = \"race\" is for task.name = \"multiple_choice\""});
+  refused({"task.format=race"}, 2, {"task.format = \"race\" belongs to task.name = \"multiple_choice\""});
   refused({"task.choices=3"}, 2, {"task.choices belongs to task.name = \"multiple_choice\""});
-  refused({"task.name=instructions"}, 2, {"is for model.family = \"gpt\", not \"bert\""});
+  refused({"task.name=instructions"}, 2, {"belongs to model.family = \"gpt\", not \"bert\""});
   refused({"train.evaluate_steps=3"}, 2, {"train.evaluate_steps"});
   refused({"data.split=90,10"}, 2, {"data.split is for pretraining"});
   refused({"task.user_prefix=x"}, 2, {"task.user_prefix belongs to task.name = \"instructions\""});

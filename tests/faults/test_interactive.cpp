@@ -1,8 +1,4 @@
 // megatron_generate --interactive: prompts from a pipe and from a terminal.
-#include <utmp.h>
-
-#include <csignal>
-
 #include "faults/checks.h"
 #include "support/catch.h"
 #include "support/pseudo_terminal.h"
@@ -42,71 +38,27 @@ TEST_CASE("generation: typed prompts, and Ctrl-C at the prompt", "[fault-83]") {
   CHECK(mentions(contents_of(out), "\nTwice"));
 }
 
-namespace {
-
-/// `command` with this terminal as its standard input and output, and its own for errors.
-pid_t start_at(const PseudoTerminal& terminal, Command command, const char* kind) {
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child > 0) return child;
-  std::vector<char*> arguments;
-  for (std::string& word : command) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::login_tty(::dup(terminal.program()));
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) std::signal(signal, SIG_DFL);
-  ::setenv("TERM", kind, 1);
-  ::execvp(arguments[0], arguments.data());
-  ::_exit(127);
-}
-
-int exit_code(pid_t child) {
-  int status = -1;
-  for (int waited = 0; waited < 6000 && ::waitpid(child, &status, WNOHANG) != child; ++waited) pause_milliseconds(5);
-  ::kill(child, SIGKILL);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-}  // namespace
-
-TEST_CASE("generation: prompts are edited on a terminal and its state is restored", "[fault-83]") {
+TEST_CASE("generation: prompts on a terminal, which Ctrl-C drops and Ctrl-D ends", "[fault-83]") {
   PseudoTerminal terminal;
   const tcflag_t modes = terminal.modes();
-  const pid_t child = start_at(terminal, generate({"--interactive", "--max-new-tokens", "4", "--greedy"}), "xterm");
-  REQUIRE(terminal.wait_until_raw());
-  terminal.type("Onca\x1b[De\x1b[C\x7f\r");
-  CHECK(terminal.wait_for("\nOnce"));
-  const std::size_t first = terminal.printed().size();
-  REQUIRE(terminal.wait_until_raw());
-  terminal.type("\x1b[A again");
-  CHECK(terminal.wait_for("> Once again"));
-  terminal.type("\x03");
-  CHECK(terminal.wait_for("^C", first));
-  REQUIRE(terminal.wait_until_raw());
-  terminal.type("\x1b[A\r");
-  CHECK(terminal.wait_for("\nOnce", first));
-  pause_milliseconds(200);
-  REQUIRE(terminal.wait_until_raw());
-  const bool ends = GENERATE(true, false);
-  if (ends)
-    terminal.type("\x04");
-  else
-    ::kill(child, SIGTERM);
-  CHECK(exit_code(child) == (ends ? 0 : 128 + SIGTERM));
+  const pid_t child = terminal.start(generate({"--interactive", "--max-new-tokens", "4", "--greedy"}));
+  REQUIRE(terminal.wait_for("Ctrl-C ends an answer, Ctrl-D the program.\r\n> "));
   CHECK(terminal.modes() == modes);
-  // The same prompt has the same text.
-  const std::string screen = terminal.screen();
-  CHECK(screen.starts_with("Ctrl-C ends an answer, Ctrl-D the program.\n> Once\nOnce"));
-  CHECK(mentions(screen, "\n> Once again^C\n> Once\nOnce"));
-}
-
-TEST_CASE("generation: a terminal that cannot redraw has plain lines") {
-  PseudoTerminal terminal;
-  const pid_t child = start_at(terminal, generate({"--interactive", "--max-new-tokens", "4", "--greedy"}), "dumb");
-  REQUIRE(terminal.wait_for("\n> "));
-  CHECK_FALSE(terminal.raw());
-  terminal.type("Once\n");
-  CHECK(terminal.wait_for("\nOnce"));
+  const auto answered = [&](const std::string& prompt) {
+    const std::size_t before = terminal.printed().size();
+    terminal.type(prompt + "\n");
+    CHECK(terminal.wait_for(prompt + "\r\n" + prompt, before));
+    return terminal.wait_for("\n> ", terminal.printed().find("\r\n" + prompt, before) + 2);
+  };
+  CHECK(answered("Once"));
+  const std::size_t first = terminal.printed().size();
+  terminal.type("lost");
+  CHECK(terminal.wait_for("lost", first));
+  pause_milliseconds(200);  // until it waits
+  terminal.type("\x03");
+  CHECK(terminal.wait_for("\r\n> ", first));
+  CHECK(answered("Twice"));
   terminal.type("\x04");
-  CHECK(exit_code(child) == 0);
-  CHECK_FALSE(mentions(terminal.printed(), "\x1b"));
+  CHECK(PseudoTerminal::exit_code(child) == 0);
+  CHECK(terminal.printed().ends_with("\n> \r\n"));
 }

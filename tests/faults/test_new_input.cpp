@@ -1,6 +1,4 @@
 // megatron_train --new as people use it: answers from a pipe and on a terminal, and runs of the files that it makes.
-#include <utmp.h>
-
 #include <csignal>
 
 #include "faults/checks.h"
@@ -40,26 +38,6 @@ std::string values_of(const std::string& input, const Workplace& place, const st
     }
   }
   return found;
-}
-
-pid_t start_at(const PseudoTerminal& terminal, const Workplace& place) {
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child > 0) return child;
-  ::login_tty(::dup(terminal.program()));
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) std::signal(signal, SIG_DFL);
-  ::setenv("TERM", "xterm", 1);
-  ::unsetenv("NO_COLOR");
-  const std::string program = train_program();
-  if (::chdir(place.path().c_str()) == 0) ::execlp(program.c_str(), program.c_str(), "--new", "new.toml", nullptr);
-  ::_exit(127);
-}
-
-int exit_code(pid_t child) {
-  int status = -1;
-  for (int waited = 0; waited < 6000 && ::waitpid(child, &status, WNOHANG) != child; ++waited) pause_milliseconds(5);
-  ::kill(child, SIGKILL);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 }  // namespace
@@ -178,23 +156,21 @@ TEST_CASE("new input file: on GPUs the defaults are the planner's best layout") 
   CHECK(mentions(layout, "distributed = true"));
 }
 
-TEST_CASE("new input file: lines are edited and Ctrl-C restores the terminal") {
+TEST_CASE("new input file: on a terminal Ctrl-C writes nothing, nor does Ctrl-D") {
   const Workplace place;
   PseudoTerminal terminal;
   const tcflag_t modes = terminal.modes();
-  const pid_t child = start_at(terminal, place);
-  REQUIRE(terminal.wait_until_raw());
-  CHECK(terminal.wait_for("[gpt]"));
+  const bool interrupts = GENERATE(true, false);
+  const pid_t child = terminal.start({train_program(), "--new", "new.toml"}, place.path());
   CHECK(terminal.wait_for("\x1b[1mModel\x1b[0m"));
-  terminal.type("gpx\x7ft\r");
-  CHECK(terminal.wait_for("[none]"));
-  REQUIRE(terminal.wait_until_raw());
-  terminal.type("gpt2");
-  CHECK(terminal.wait_for("> gpt2"));
-  terminal.type("\x03");
-  CHECK(terminal.wait_for("nothing is written"));
-  CHECK(exit_code(child) == 128 + SIGINT);
+  CHECK(terminal.wait_for("[gpt]\r\n> "));
   CHECK(terminal.modes() == modes);
+  terminal.type("gpt\n");
+  CHECK(terminal.wait_for("[none]\r\n> "));
+  pause_milliseconds(200);  // until it waits
+  terminal.type(interrupts ? "gpt2\x03" : "\x04");
+  CHECK(terminal.wait_for(interrupts ? "nothing is written" : "> \r\nerror: --new new.toml: the answers end"));
+  CHECK(PseudoTerminal::exit_code(child) == (interrupts ? 128 + SIGINT : 2));
   CHECK(place.files().empty());
 }
 

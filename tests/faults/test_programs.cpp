@@ -49,6 +49,23 @@ TEST_CASE("the plan of gpt2-large has the published numbers of parameters") {
   CHECK(mentions(plan.out, "\nper rank  210753280 209445120 parameters, by stage\n"));
 }
 
+TEST_CASE("--parameters prints all parameters that --dry-run counts") {
+  const std::string input = source_folder() + "/inputs/gpt2_large.toml";
+  const std::string table = ask({train_program(), input, "--parameters", "--ranks", "4"}).out, total = last_line(table);
+  CHECK(mentions(table, "\nembedding.position.weight "));
+  const Finished plan = ask({train_program(), input, "--dry-run", "--ranks", "4"});
+  CHECK(mentions(plan.out, "\nmodel     " + total.substr(total.rfind(' ') + 1) + " parameters; "));
+
+  Command cut = {train_program(), input_file(), "--parameters"};
+  for (const char* extent : {"parallel.tensor=2", "parallel.pipeline=2"}) cut.insert(cut.end(), {"--set", extent});
+  const std::string of_four = ask(cut).out;
+  CHECK(mentions(of_four, " columns over tensor "));
+  CHECK(mentions(of_four, " 0, 1 "));  // the tied table's stages
+  cut.insert(cut.end(), {"--ranks", "6"});
+  CHECK(run_command(cut, 30).code == 2);
+  CHECK(run_command({train_program(), input_file(), "--parameters", "--verify"}, 30).code == 2);
+}
+
 TEST_CASE("every input file plans, and its printed configuration prints itself", "[fault-7]") {
   const TemporaryFolder folder;
   int files = 0;

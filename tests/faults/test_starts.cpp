@@ -251,16 +251,16 @@ TEST_CASE("a directory that cannot be written is refused before the first step",
   write_file(folder.file("file"), "");
   fs::create_symlink(folder.file("b"), folder.file("a"));
   fs::create_symlink(folder.file("a"), folder.file("b"));
-  struct Place {
+  struct BadFolder {
     const char* name;
     std::string path;
   };
-  const Place places[] = {{"is a file", folder.file("file")},
-                          {"below a file", folder.file("file/run")},
-                          {"a loop of links", folder.file("a/run")},
-                          {"a name of 300 characters", folder.file(std::string(300, 'n'))}};
+  const BadFolder places[] = {{"is a file", folder.file("file")},
+                              {"below a file", folder.file("file/run")},
+                              {"a loop of links", folder.file("a/run")},
+                              {"a name of 300 characters", folder.file(std::string(300, 'n'))}};
   std::vector<Command> commands;
-  for (const Place& place : places) commands.push_back(training(kTwo, place.path));
+  for (const BadFolder& place : places) commands.push_back(training(kTwo, place.path));
   const std::vector<Finished> all = run_commands(commands, 2, 30);
   for (std::size_t i = 0; i < all.size(); ++i) {
     CAPTURE(places[i].name);

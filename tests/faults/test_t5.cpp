@@ -129,8 +129,10 @@ TEST_CASE("T5: data and keys that it cannot be trained with are refused by name"
   }
   refused({"data.order=megatron", "train.evaluate_steps=1", "model.decoder_sequence_length=4"}, 2,
           {"tokens of the decoder, and model.decoder_sequence_length = 4", "data.order = \"epoch\""});
-  refused({"train.curriculum={schedule=\"fixed_linear\",start=8,steps=4}"}, 2, {"train.curriculum would cut samples"});
-  refused({"evaluation.tasks=[{task=\"wikitext\",data=\"x\"}]"}, 2, {"evaluation.tasks score next tokens"});
+  refused({"train.curriculum={schedule=\"fixed_linear\",start=8,steps=4}"}, 2,
+          {"train.curriculum belongs to model.family = \"gpt\""});
+  refused({"evaluation.tasks=[{task=\"wikitext\",data=\"x\"}]"}, 2,
+          {"evaluation.tasks belongs to model.family = \"gpt\""});
   refused({"parallel.split_stage=1"}, 2, {"the first layer of the decoder is on stage 0"});
   refused({"model.family=\"gpt\""}, 2,
           {"model.decoder_layers belongs to model.family = \"t5\"", "model.scale_head belongs to"});

@@ -3,9 +3,9 @@
 // <|endoftext|>.
 #include <nlohmann/json.hpp>
 
+#include "base/text/utf8.h"
+#include "data/tokenizer_kinds/gpt2_tokenizer.h"
 #include "fuzz/fuzz.h"
-#include "text/utf8.h"
-#include "tokenizer/gpt2_tokenizer.h"
 
 using namespace megatron;
 

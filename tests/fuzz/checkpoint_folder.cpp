@@ -1,12 +1,12 @@
 // A checkpoint folder whose manifest fits its rank file, byte counts and hash included, where the rank file is a
 // well-formed HDF5 file with any attributes, datasets and table of slices: opened, checked for gaps, and read to its
 // last number.
-#include "checkpoint/files.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/rank_file.h"
-#include "comm/thread_communicator.h"
+#include "checkpoint/store/files.h"
+#include "checkpoint/store/manifest.h"
+#include "checkpoint/store/rank_file.h"
+#include "data/hdf5/hdf5_file.h"
+#include "distributed/comm/thread_communicator.h"
 #include "fuzz/fuzz.h"
-#include "hdf5/hdf5_file.h"
 #include "support/temporary_folder.h"
 
 using namespace megatron;

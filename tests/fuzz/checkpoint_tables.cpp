@@ -1,9 +1,9 @@
 // The tables of a checkpoint, in front of all its numbers: the manifest, as it is and with the checksum that belongs to
 // its contents, and a rank file's table of slices.
-#include "checkpoint/files.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/overlap.h"
-#include "checkpoint/rank_file.h"
+#include "checkpoint/store/files.h"
+#include "checkpoint/store/manifest.h"
+#include "checkpoint/store/overlap.h"
+#include "checkpoint/store/rank_file.h"
 #include "fuzz/fuzz.h"
 
 using namespace megatron;

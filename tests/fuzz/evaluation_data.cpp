@@ -1,6 +1,6 @@
 // Files of the evaluation tasks, read as bytes: refused by name and line, or sequences that fit the context and whose
 // scores make a result. The first byte chooses the task and its options.
-#include "evaluation/task.h"
+#include "data/evaluation_tasks/task.h"
 
 #include <cmath>
 

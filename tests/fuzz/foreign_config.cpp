@@ -1,8 +1,8 @@
 // A stranger's config.json with files of a known number of tensors: what it makes of it before any tensor is looked
 // at, and whether what it accepts can be trained, listed and written again.
-#include "formats/safetensors.h"
+#include "checkpoint/hugging_face/hugging_face_model.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "fuzz/fuzz.h"
-#include "interop/hugging_face_model.h"
 
 using namespace megatron;
 

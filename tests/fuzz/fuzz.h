@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/error.h"
+#include "base/core/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

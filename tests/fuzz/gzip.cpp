@@ -1,6 +1,6 @@
 // Gzip files: refused as damaged, or one text whatever parts it is read in. The first byte chooses the parts.
+#include "data/preprocess/gzip_text.h"
 #include "fuzz/fuzz.h"
-#include "preprocess/gzip_text.h"
 
 using namespace megatron;
 

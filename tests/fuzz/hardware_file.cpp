@@ -1,6 +1,6 @@
 // Hardware files: refused with all that is wrong, or a machine whose text is read as the same machine.
 #include "fuzz/fuzz.h"
-#include "planner/hardware.h"
+#include "planning/layout_search/hardware.h"
 
 using namespace megatron;
 
@@ -8,8 +8,8 @@ using namespace megatron;
 namespace megatron {
 
 // The program's list belongs to its planner.
-const std::vector<ShippedHardware>& shipped_hardware() {
-  static const std::vector<ShippedHardware> none;
+const std::vector<ShippedFile>& shipped_hardware() {
+  static const std::vector<ShippedFile> none;
   return none;
 }
 

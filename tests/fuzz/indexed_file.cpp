@@ -1,6 +1,6 @@
 // The reader of Megatron-LM's indexed data sets. The input is two bytes that say how long the index is, the index, and
 // the tokens.
-#include "formats/indexed_reader.h"
+#include "data/indexed/indexed_reader.h"
 
 #include <fstream>
 

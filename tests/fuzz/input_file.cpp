@@ -1,7 +1,7 @@
 // The TOML front: an input file, and after each NUL byte the text of a --set.
-#include "config/parse.h"
-#include "config/print.h"
-#include "config/resolve.h"
+#include "config/parse/parse.h"
+#include "config/rules/resolve.h"
+#include "config/schema/print.h"
 #include "fuzz/fuzz.h"
 
 using namespace megatron;

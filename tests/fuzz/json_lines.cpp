@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/text/utf8.h"
+#include "data/preprocess/input_text.h"
+#include "data/preprocess/json_text.h"
 #include "fuzz/fuzz.h"
-#include "preprocess/input_text.h"
-#include "preprocess/json_text.h"
-#include "text/utf8.h"
 
 using namespace megatron;
 

@@ -1,6 +1,6 @@
-// Linked in place of src/hdf5/hdf5_checksum.cpp: every checksum is right, so that the changes a fuzzer makes to a good
-// file reach the code after the checksums. An attacker can make them right as well.
-#include "hdf5/hdf5_checksum.h"
+// Linked in place of src/data/hdf5/hdf5_checksum.cpp: every checksum is right, so that the changes a fuzzer makes to a
+// good file reach the code after the checksums. An attacker can make them right as well.
+#include "data/hdf5/hdf5_checksum.h"
 
 namespace megatron {
 

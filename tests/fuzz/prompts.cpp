@@ -1,9 +1,9 @@
 // Prompts of megatron_generate: a request of --serve-stdio, or the lines of --prompts, which the first byte chooses;
 // what is taken is what another JSON parser finds.
-#include "generation/prompts.h"
+#include "inference/generation/prompts.h"
 
 #include "fuzz/fuzz.h"
-#include "generation/text_request.h"
+#include "inference/generation/text_request.h"
 
 using namespace megatron;
 

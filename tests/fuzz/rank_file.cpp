@@ -1,11 +1,11 @@
 // A checkpoint folder whose manifest fits its rank file, byte count, hash and tensors included, where the rank file is
 // of any bytes: the stored rank files with any change, their checksums taken as right. Its table of slices is read, the
 // folder opened, and every number read.
-#include "checkpoint/rank_file.h"
+#include "checkpoint/store/rank_file.h"
 
-#include "checkpoint/files.h"
-#include "checkpoint/manifest.h"
-#include "comm/thread_communicator.h"
+#include "checkpoint/store/files.h"
+#include "checkpoint/store/manifest.h"
+#include "distributed/comm/thread_communicator.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/hdf5_end.h"
 #include "support/temporary_folder.h"

@@ -3,12 +3,12 @@
 // one.
 #include <nlohmann/json.hpp>
 
+#include "base/text/text.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/scratch_folder.h"
-#include "monitor/metrics.h"
-#include "report/report.h"
-#include "report/watch.h"
-#include "text/text.h"
+#include "monitoring/metrics/metrics.h"
+#include "monitoring/reports/report.h"
+#include "monitoring/reports/watch.h"
 
 using namespace megatron;
 

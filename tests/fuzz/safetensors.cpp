@@ -1,6 +1,6 @@
 // The safetensors reader on a file of any bytes: whatever the header claims, only Error(checkpoint), and tensors that
 // it lets through can be read to their last element.
-#include "formats/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 #include "fuzz/fuzz.h"
 

@@ -1,9 +1,9 @@
 // The reader of SentencePiece's models, and libsentencepiece with what the reader lets through. The input is a length
 // in a byte, a text of that length, and a model.
+#include "data/tokenizer_kinds/sentence_piece_library.h"
+#include "data/tokenizer_kinds/sentence_piece_tokenizer.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/use_tokenizer.h"
-#include "tokenizer/sentence_piece_library.h"
-#include "tokenizer/sentence_piece_tokenizer.h"
 
 using namespace megatron;
 

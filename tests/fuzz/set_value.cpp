@@ -1,10 +1,10 @@
 // The value of one key as --set and the answers of --new have it: refused in words, or printed as it reads back. The
 // first two bytes choose the key.
-#include "config/set_value.h"
+#include "config/parse/set_value.h"
 
-#include "config/print.h"
+#include "base/text/text.h"
+#include "config/schema/print.h"
 #include "fuzz/fuzz.h"
-#include "text/text.h"
 
 using namespace megatron;
 

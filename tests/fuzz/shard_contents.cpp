@@ -1,5 +1,5 @@
 // The shard reader on well-formed HDF5 files with any attributes and datasets in the place of those of a shard.
-#include "data/token_shard.h"
+#include "data/shards/token_shard.h"
 #include "fuzz/fuzz.h"
 
 using namespace megatron;

@@ -1,6 +1,6 @@
 // The shard reader on a file of any bytes, whose checksums and whose end (of which the superblock has the place) are
 // taken as right: the stored shards with any change, in the metadata as in the contents.
-#include "data/token_shard.h"
+#include "data/shards/token_shard.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/hdf5_end.h"
 

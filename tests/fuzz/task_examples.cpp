@@ -1,7 +1,7 @@
 // The readers of a task's examples: whatever a file holds, it is refused with file and line or makes examples that are
 // whole. The first byte says which format it is.
-#include "base/error.h"
-#include "examples/instructions.h"
+#include "base/core/error.h"
+#include "data/finetuning/instructions.h"
 #include "fuzz/fuzz.h"
 
 using namespace megatron;

@@ -3,10 +3,10 @@
 // "ab" and <|endoftext|>.
 #include <nlohmann/json.hpp>
 
+#include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer_kinds/gpt2_tokenizer.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/use_tokenizer.h"
-#include "tokenizer/byte_alphabet.h"
-#include "tokenizer/gpt2_tokenizer.h"
 
 using namespace megatron;
 

@@ -1,8 +1,8 @@
 // The reader of a tokenizer.json of type Unigram, and the tokenizer that it makes. The input is a file and a text, with
 // a NUL byte between them.
+#include "data/tokenizer_kinds/unigram_tokenizer.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/use_tokenizer.h"
-#include "tokenizer/unigram_tokenizer.h"
 
 using namespace megatron;
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer/tokenizer.h"
 #include "fuzz/fuzz.h"
-#include "tokenizer/tokenizer.h"
 
 namespace megatron::fuzz {
 

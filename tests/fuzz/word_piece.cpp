@@ -1,8 +1,8 @@
 // The readers of vocab.txt and of a tokenizer.json of type WordPiece, and the tokenizer that they make. The input is a
 // file and a text, with a NUL byte between them; a file that begins with "{" is a tokenizer.json.
+#include "data/tokenizer_kinds/word_piece_tokenizer.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/use_tokenizer.h"
-#include "tokenizer/word_piece_tokenizer.h"
 
 using namespace megatron;
 

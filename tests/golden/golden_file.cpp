@@ -1,16 +1,16 @@
-// Golden files contain more than src/hdf5 reads (many datasets, other attributes): the HDF5 library reads them, which
-// come from this repository.
+// Golden files contain more than src/data/hdf5 reads (many datasets, other attributes): the HDF5 library reads them,
+// which come from this repository.
 #include <hdf5.h>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "config/parse.h"
-#include "config/resolve.h"
+#include "config/parse/parse.h"
+#include "config/rules/resolve.h"
+#include "data/hdf5/hdf5_check.h"
+#include "data/hdf5/hdf5_file.h"
 #include "golden/golden_file.h"
-#include "hdf5/hdf5_check.h"
-#include "hdf5/hdf5_file.h"
 
 namespace megatron::test {
 

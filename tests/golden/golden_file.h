@@ -1,4 +1,4 @@
-// A golden file: what scripts/make_golden.py, make_half_golden.py, make_bert_golden.py, make_t5_golden.py or
+// A golden file: what scripts/golden/make_golden.py, make_half_golden.py, make_bert_golden.py, make_t5_golden.py or
 // make_task_golden.py wrote about a tiny model (their opening comments list the contents).
 #pragma once
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
-#include "hdf5/hdf5_file.h"
+#include "config/schema/config.h"
+#include "data/hdf5/hdf5_file.h"
 #include "support/boxes.h"
 
 namespace megatron::test {

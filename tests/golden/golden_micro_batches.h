@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "batch/micro_batch.h"
 #include "golden/golden_file.h"
+#include "models/batch/micro_batch.h"
 
 namespace megatron::test {
 

@@ -7,12 +7,13 @@
 #include <mutex>
 #include <numeric>
 
-#include "comm/thread_communicator.h"
+#include "backend/ops/backends.h"
+#include "distributed/comm/thread_communicator.h"
 #include "golden/golden_micro_batches.h"
-#include "model/family.h"
+#include "models/families/family.h"
 #include "support/catch.h"
 #include "support/tiny_training.h"
-#include "train/grid.h"
+#include "training/step/grid.h"
 
 namespace megatron::test {
 

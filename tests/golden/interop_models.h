@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "comm/thread_communicator.h"
-#include "interop/hugging_face.h"
+#include "checkpoint/hugging_face/hugging_face.h"
+#include "distributed/comm/thread_communicator.h"
 #include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"

@@ -1,12 +1,14 @@
-// Evaluation tasks on a small model that transformers saved, against what it computes. scripts/evaluation_oracle.py is
-// the definition, scripts/make_evaluation_golden.py made the files.
-#include "evaluation/result_text.h"
+// Evaluation tasks on a small model that transformers saved, against what it computes.
+// scripts/oracles/evaluation_oracle.py is the definition, scripts/golden/make_evaluation_golden.py made the files.
+#include "backend/ops/backends.h"
+#include "data/evaluation_tasks/result_text.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "golden/evaluation_model.h"
-#include "inference/scorer.h"
+#include "inference/decoding/scorer.h"
 #include "support/catch.h"
-#include "tokenizer/tokenizer.h"
-#include "train/evaluation_tasks.h"
-#include "train/grid.h"
+#include "training/step/evaluation_tasks.h"
+#include "training/step/grid.h"
 
 using namespace megatron;
 using namespace megatron::test;

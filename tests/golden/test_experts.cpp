@@ -1,6 +1,6 @@
-// Loss and every gradient of models with experts against the autograd of transformers (scripts/make_expert_golden.py),
-// with both losses of the router: Mixtral, Qwen3-MoE, and Qwen2-MoE with its shared experts behind a gate. On one rank
-// and on layouts.
+// Loss and every gradient of models with experts against the autograd of transformers
+// (scripts/golden/make_expert_golden.py), with both losses of the router: Mixtral, Qwen3-MoE, and Qwen2-MoE with its
+// shared experts behind a gate. On one rank and on layouts.
 #include "golden/golden_step.h"
 #include "golden/interop_models.h"
 

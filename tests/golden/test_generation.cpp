@@ -1,9 +1,9 @@
 // Greedy texts and beams of a small model that transformers saved, against those of its generate().
-// scripts/make_generation_golden.py made them.
+// scripts/golden/make_generation_golden.py made them.
 #include "golden/evaluation_model.h"
-#include "inference/beam_search.h"
-#include "inference/inference_model.h"
-#include "inference/sampling.h"
+#include "inference/decoding/beam_search.h"
+#include "inference/decoding/inference_model.h"
+#include "inference/decoding/sampling.h"
 #include "support/catch.h"
 
 using namespace megatron;

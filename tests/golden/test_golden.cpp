@@ -4,15 +4,16 @@
 #include <map>
 #include <mutex>
 
-#include "base/half.h"
-#include "comm/thread_communicator.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/ops_decorator.h"
+#include "base/core/half.h"
+#include "distributed/comm/thread_communicator.h"
 #include "golden/golden_file.h"
 #include "golden/golden_micro_batches.h"
-#include "ops/ops_decorator.h"
 #include "support/catch.h"
 #include "support/tiny_training.h"
 #include "support/worst_of.h"
-#include "train/grid.h"
+#include "training/step/grid.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -196,12 +197,13 @@ TEST_CASE("logits are PyTorch's, whole or in parts of the vocabulary") {
     const Buffer saved_memory(*backend.device, replica.plan().passes.slots.at(0));
     const Buffer scratch_memory(*backend.device, replica.plan().passes.slots.at(0));
     Arena saved("saved", saved_memory), scratch("scratch", scratch_memory);
+    const PassSettings settings{.training = false};
     Context context{.ops = *backend.ops,
                     .region = replica.region(),
-                    .saved = saved,
+                    .saved = &saved,
                     .scratch = scratch,
                     .micro_batch = micro_batches.list()[0],
-                    .training = false};
+                    .pass = settings};
     std::vector<float> mine(static_cast<std::size_t>(rows * part));
     replica.stage().infer(context, {}, {}, {}, Tensor(mine.data(), {rows, part}, DType::f32));
     const std::int64_t first = world.rank() * part, count = std::clamp<std::int64_t>(vocab - first, 0, part);

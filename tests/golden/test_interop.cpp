@@ -1,11 +1,12 @@
 // Models that Hugging Face's transformers saved: imported, they give the logits that it computes; exported again, they
-// are the same numbers. scripts/make_interop_golden.py made them; scripts/check_interop.py checks more of them, and
-// what transformers makes of our exports, where it is installed.
-#include "config/parse.h"
-#include "config/resolve.h"
+// are the same numbers. scripts/golden/make_interop_golden.py made them; scripts/checks/check_interop.py checks more of
+// them, and what transformers makes of our exports, where it is installed.
+#include "checkpoint/hugging_face/hugging_face_families.h"
+#include "config/parse/parse.h"
+#include "config/rules/resolve.h"
+#include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "golden/interop_models.h"
-#include "inference/inference_model.h"
-#include "interop/hugging_face_families.h"
+#include "inference/decoding/inference_model.h"
 #include "support/data_support.h"
 
 using namespace megatron;

@@ -1,10 +1,10 @@
 // Keys of config.json that are absent, null, changed or contradict each other: an import computes what
-// transformers 4.57 and 5 compute, or is refused. scripts/interop_edits.py asked both; scripts/make_interop_defaults.py
-// read the defaults of their configuration classes.
+// transformers 4.57 and 5 compute, or is refused. scripts/checks/interop_edits.py asked both;
+// scripts/tables/make_interop_defaults.py read the defaults of their configuration classes.
 #include <set>
 
+#include "checkpoint/hugging_face/hugging_face_families.h"
 #include "golden/interop_models.h"
-#include "interop/hugging_face_families.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -21,7 +21,7 @@ std::vector<std::string> names_in(const json& object) {
   return names;
 }
 
-constexpr std::size_t kTokens = 16, kEncoderTokens = 48;  // as scripts/make_interop_golden.py has them
+constexpr std::size_t kTokens = 16, kEncoderTokens = 48;  // as scripts/golden/make_interop_golden.py has them
 
 /// The first logits of the last of these tokens; empty with fewer positions, nothing where the import is refused.
 std::optional<std::vector<float>> imported_logits(const Copy& copy, std::size_t count) {

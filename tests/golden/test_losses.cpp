@@ -1,16 +1,17 @@
-// Documents and losses against PyTorch's autograd (scripts/make_loss_golden.py): from token ids to gradients, through
-// the reader of samples and the whole model, on one rank and on layouts.
+// Documents and losses against PyTorch's autograd (scripts/golden/make_loss_golden.py): from token ids to gradients,
+// through the reader of samples and the whole model, on one rank and on layouts.
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "comm/thread_communicator.h"
-#include "data/batches.h"
+#include "backend/ops/backends.h"
+#include "data/samples/batches.h"
+#include "distributed/comm/thread_communicator.h"
 #include "golden/golden_file.h"
 #include "support/catch.h"
 #include "support/tiny_training.h"
-#include "train/grid.h"
-#include "train/losses.h"
+#include "training/step/grid.h"
+#include "training/step/losses.h"
 
 using namespace megatron;
 using namespace megatron::test;

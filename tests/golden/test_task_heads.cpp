@@ -4,14 +4,15 @@
 #include <cmath>
 #include <mutex>
 
-#include "comm/thread_communicator.h"
+#include "backend/ops/backends.h"
+#include "distributed/comm/thread_communicator.h"
 #include "golden/golden_file.h"
 #include "golden/golden_micro_batches.h"
 #include "golden/golden_step.h"
 #include "support/catch.h"
 #include "support/tiny_training.h"
-#include "train/grid.h"
-#include "train/label_scores.h"
+#include "training/step/grid.h"
+#include "training/step/label_scores.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -5,8 +5,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "backend/ops/backends.h"
+#include "backend/ops/device.h"
 #include "cuda/cuda_check.h"
-#include "ops/device.h"
 #include "support/catch.h"
 
 namespace {

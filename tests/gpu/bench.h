@@ -11,9 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "backend/ops/backends.h"
+#include "backend/ops/ops.h"
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_device.h"
-#include "ops/ops.h"
 
 namespace megatron {
 

@@ -2,7 +2,8 @@
 #define CATCH_CONFIG_RUNNER
 #include <cstdio>
 
-#include "ops/device.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/device.h"
 #include "support/catch.h"
 
 int main(int argc, char** argv) {

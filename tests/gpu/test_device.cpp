@@ -2,8 +2,9 @@
 #include <cstring>
 #include <vector>
 
-#include "ops/device.h"
-#include "ops/ops.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/device.h"
+#include "backend/ops/ops.h"
 #include "support/catch.h"
 
 using namespace megatron;

@@ -1,10 +1,11 @@
 // NCCL on one GPU: a lane of one rank, through which every call is a copy; and two ranks, where NCCL lets them share a
 // GPU (2.30 and later, with NCCL_MULTI_RANK_GPU_ENABLE=1). Otherwise several ranks need several GPUs.
-#include "base/philox.h"
-#include "comm/thread_communicator.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/ops.h"
+#include "base/core/philox.h"
 #include "cuda/nccl_communicator.h"
 #include "cuda/nccl_lane.h"
-#include "ops/ops.h"
+#include "distributed/comm/thread_communicator.h"
 #include "support/catch.h"
 
 using namespace megatron;

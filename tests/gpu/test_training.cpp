@@ -3,13 +3,13 @@
 // one resumed on the other.
 #include <cmath>
 
-#include "comm/thread_communicator.h"
-#include "config/resolve.h"
+#include "config/rules/resolve.h"
+#include "distributed/comm/thread_communicator.h"
 #include "support/catch.h"
 #include "support/small_corpus.h"
-#include "train/compute.h"
-#include "train/grid.h"
-#include "train/trainer.h"
+#include "training/step/compute.h"
+#include "training/step/grid.h"
+#include "training/step/trainer.h"
 
 using namespace megatron;
 using namespace megatron::test;

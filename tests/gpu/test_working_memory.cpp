@@ -2,9 +2,10 @@
 #include <functional>
 #include <vector>
 
-#include "ops/counting_ops.h"
-#include "ops/device.h"
-#include "ops/ops.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/counting_ops.h"
+#include "backend/ops/device.h"
+#include "backend/ops/ops.h"
 #include "support/catch.h"
 
 using namespace megatron;

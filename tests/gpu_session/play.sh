@@ -21,8 +21,8 @@ result_of() { awk -F'\t' -v step="$1" '$1 == step { print $2 }' out/summary.tsv;
 expect_result() { [[ $(result_of "$1") == "$2" ]] || fail "step $1: $(result_of "$1"), not $2"; }
 
 # As an unpacked gpu_pack. `planted NAME FAULT`: a test program, one of whose tests does that.
-cp -r "$machine/build" . && mkdir scripts && cp "$source"/scripts/gpu_*.{sh,py} "$source"/scripts/{bench_pytorch_gpu,pytorch_gpt}.py scripts/ &&
-  cp -r "$source/inputs" . || exit 1
+cp -r "$machine/build" . && mkdir -p scripts/bench && cp "$source"/scripts/gpu_*.{sh,py} scripts/ &&
+  cp "$source"/scripts/bench/{bench_pytorch_gpu,pytorch_gpt}.py scripts/bench/ && cp -r "$source/inputs" . || exit 1
 ln -s build/megatron_train . && ln -s "$programs/megatron_preprocess" "$programs/megatron_checkpoint" .
 planted() {
   printf '#!/bin/sh\nPLANTED=%s exec "%s/build/tests/gpu/planted" "$@"\n' "$2" "$folder" >"build/tests/gpu/$1"
@@ -150,7 +150,7 @@ case $play in
     command -v python3 >/dev/null || { echo "play report: skipped, no python3"; exit 77; }
     cat >drive.py <<'PYTHON'
 import json, os, sys
-sys.path.insert(0, "scripts")
+sys.path.insert(0, "scripts/bench")
 import bench_pytorch_gpu as bench
 
 def pytorch(case, variant, steps):

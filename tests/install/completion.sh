@@ -33,45 +33,38 @@ without_terminal() {
 }
 
 completion_of_bash() {
+  local file program
+  for program in "${programs[@]}" megatron_launch; do
+    file=$share/bash-completion/completions/$program
+    # bash-completion reads the file of a command's name.
+    check "completion of $program" bash -c 'source "$1" && complete -p "$2"' bash "$file" "$program"
+  done
   if without_terminal "completion of bash"; then return; fi
   typing_folder
-  local program all='bind "set bell-style none"; bind "\"\t\": insert-completions"; set +o history' one
-  for program in "${programs[@]}" megatron_launch; do
-    all+="; source '$share/bash-completion/completions/$program'"
-    check "completion of $program" bash -n "$share/bash-completion/completions/$program"
-  done
-  one=${all/'bind "\"\t\": insert-completions"; '/}
-  local -r bash='bash --norc --noprofile -i'
+  local -r bash='bash --norc --noprofile -i' one="bind 'set bell-style none'; set +o history; source '$file'"
+  local -r all="bind '\"\\t\": insert-completions'; $one"
   completes "$bash" "$all" $'megatron_train --prin\t' "--print-config --print-samples"
-  completes "$bash" "$all" $'megatron_train boo\t' "books.toml"
-  completes "$bash" "$all" $'megatron_train books.toml --set parallel.sch\t' "books.toml --set parallel.schedule="
-  completes "$bash" "$all" $'megatron_train --set parallel.schedule=\t' \
-    "--set parallel.schedule=1f1b gpipe interleaved zero_bubble"
-  completes "$bash" "$one" $'megatron_train --set=parallel.schedule=inter\t' "--set=parallel.schedule=interleaved"
-  completes "$bash" "$one" $'megatron_train --set model.ti\t' "--set model.tie_embeddings="
-  completes "$bash" "$one" $'megatron_train --set model.tie_embeddings=f\t' "--set model.tie_embeddings=false"
+  completes "$bash" "$all" $'megatron_train boo\t' "books.toml books.txt"
   completes "$bash" "$one" $'megatron_train --set run.directory=ru\tbo\t' "--set run.directory=runs/books/"
-  completes "$bash" "$one" $'megatron_train --set chec\tloa\t' "--set checkpoint.load="
   completes "$bash" "$one" $'megatron_generate runs/books --precision b\t' "runs/books --precision bf16"
-  completes "$bash" "$all" $'megatron_checkpoint re\t' "reshape"
+  completes "$bash" "$all" $'megatron_generate runs/books --device=\t' "runs/books --device=auto cpu cuda"
+  completes "$bash" "COMP_WORDBREAKS=\${COMP_WORDBREAKS//=}; $one" $'megatron_generate runs/books --device=cu\t' \
+    "runs/books --device=cuda"
+  completes "$bash" "$all" $'megatron_checkpoint \t' "diff export import info list merge reshape verify"
   completes "$bash" "$one" $'megatron_checkpoint reshape a b --pi\t4' "reshape a b --pipeline 4"
-  completes "$bash" "$one" $'megatron_preprocess train-tokenizer --type w\t' "train-tokenizer --type wordpiece"
-  completes "$bash" "$one" $'megatron_launch 8 megatron_train books.toml --set parallel.schedule=z\t' \
-    "8 megatron_train books.toml --set parallel.schedule=zero_bubble"
+  completes "$bash" "$one" $'megatron_preprocess train-tok\t --type w\t' "train-tokenizer --type wordpiece"
+  completes "$bash" "$one" $'megatron_launch 8 megatron_tr\t books.to\t --dr\t' "8 megatron_train books.toml --dry-run"
 }
 
 completion_of_zsh() {
   if without zsh "completion of zsh" || without_terminal "completion of zsh"; then return; fi
   typing_folder
-  local setup="unsetopt zle_bracketed_paste beep; fpath=('$share/zsh/site-functions' \$fpath); autoload -Uz compinit"
-  setup+="; compinit -u -D"
+  local setup="unsetopt zle_bracketed_paste beep; autoload -Uz compinit bashcompinit; compinit -u -D; bashcompinit"
+  setup+="; source '$share/bash-completion/completions/megatron_train'"
   local -r zsh='zsh -f -i'
   completes "$zsh" "$setup" $'megatron_train --dr\t' "--dry-run"
-  completes "$zsh" "$setup" $'megatron_train boo\t' "books.toml"
-  completes "$zsh" "$setup" $'megatron_train books.toml --set parallel.sch\t' "books.toml --set parallel.schedule="
-  completes "$zsh" "$setup" $'megatron_train --set parallel.schedule=inter\t' "--set parallel.schedule=interleaved"
-  completes "$zsh" "$setup" $'megatron_generate runs/books --precision b\t' "runs/books --precision bf16"
+  completes "$zsh" "$setup" $'megatron_train books.to\t' "books.toml"
+  completes "$zsh" "$setup" $'megatron_generate runs/books --precision=b\t' "runs/books --precision=bf16"
   completes "$zsh" "$setup" $'megatron_checkpoint resh\t' "reshape"
-  completes "$zsh" "$setup" $'megatron_launch 8 megatron_train --set parallel.schedule=z\t' \
-    "8 megatron_train --set parallel.schedule=zero_bubble"
+  completes "$zsh" "$setup" $'megatron_launch 8 megatron_train books.to\t --dr\t' "8 megatron_train books.toml --dry-run"
 }

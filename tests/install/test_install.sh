@@ -63,26 +63,33 @@ programs_run_where_they_are() {
   check "no file names the sources" lacks "$moved" "$source/"
 }
 
-# Every option of --help is in the page, and a formatter has nothing to say about any of them.
+# Every option of --help is in the page with its description below it, and a formatter has nothing to say about any page.
 manual_pages() {
   local program page option
+  check "the launcher has a page" has "$share/man/man1/megatron_launch.1" 'megatron_launch \- '
+  check "the demo has a page" has "$share/man/man1/megatron_demo.1" 'megatron_demo \- '
+  if without help2man "manual pages of the programs"; then
+    check "installing says so, too" has "$folder/install.log" "No manual pages of the programs are installed"
+    return
+  fi
   for program in "${programs[@]}"; do
     page=$share/man/man1/$program.1
     check "$program has a page" has "$page" "$program \\- "
-    for section in NAME SYNOPSIS DESCRIPTION OPTIONS 'EXIT STATUS' SIGNALS FILES EXAMPLES 'SEE ALSO'; do
+    check "$program.1 says what the program is" lacks "$page" "\\- manual page for"
+    for section in NAME SYNOPSIS DESCRIPTION '"EXIT STATUS"' EXAMPLES '"SEE ALSO"'; do
       check "$program.1 has $section" grep -qx "\.SH $section" "$page"
     done
     "$moved/bin/$program" --help > "$folder/help"
-    for option in $(grep -oE '^ +(-[a-z] \[ )?--[a-z-]+' "$folder/help" | grep -oE -- '--[a-z-]+'); do
-      check "$program.1 has $option" grep -qF -- "\\fB${option//-/\\-}\\fR" "$page"
+    for option in $(grep -oE '^  (-[a-z] \[ )?--[a-z-]+' "$folder/help" | grep -oE -- '--[a-z-]+'); do
+      # The name, and perhaps its value and default, and nothing else.
+      check "$program.1 has $option" \
+        grep -qxE "(\\\\fB\\\\-.\\\\fR \\[ )?\\\\fB${option//-/\\\\-}\\\\fR( [^ ]+)?( \\(=.*\\)| \\])?" "$page"
     done
   done
-  check "keys have a page" has "$share/man/man5/megatron_input.5" '\fBschedule\fR'
-  check "its choices, too" has "$share/man/man5/megatron_input.5" '"interleaved"'
   if without mandoc "mandoc's opinion on the manual pages"; then return; fi
-  for page in "$share"/man/man[15]/*; do
-    # A page has no date on purpose: it is as old as its program.
-    mandoc -T lint -W warning "$page" | grep -v 'missing date, using ""' > "$folder/lint" || true
+  for page in "$share"/man/man1/*; do
+    # help2man's date is a month, and ours have none.
+    mandoc -T lint -W warning "$page" | grep -vE 'missing date, using ""|cannot parse date' > "$folder/lint" || true
     check "${page##*/} is without warnings" diff /dev/null "$folder/lint"
   done
 }
@@ -109,7 +116,7 @@ removal() {
   local stage=$folder/again
   mkdir -p "$stage$prefix" && cp -a "$moved"/. "$stage$prefix"
   echo mine > "$stage$prefix/share/megatron_train/inputs/mine.toml"
-  check "uninstalling" env DESTDIR="$stage" "$source/scripts/packaging/uninstall.sh" "$folder/manifest"
+  check "uninstalling" env DESTDIR="$stage" "$source/scripts/release/uninstall.sh" "$folder/manifest"
   find "$stage" -type f > "$folder/left"
   printf '%s\n' "$stage$prefix/share/megatron_train/inputs/mine.toml" > "$folder/expected"
   check "only the user's file is left" diff "$folder/expected" "$folder/left"

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "comm/mpi_session.h"
+#include "distributed/comm/mpi_session.h"
 
 namespace megatron {
 

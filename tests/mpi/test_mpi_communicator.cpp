@@ -3,9 +3,9 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/mpi_check.h"
-#include "comm/mpi_communicator.h"
-#include "comm/process_grid.h"
+#include "distributed/comm/mpi_check.h"
+#include "distributed/comm/mpi_communicator.h"
+#include "distributed/comm/process_grid.h"
 #include "mpi/session_of_tests.h"
 #include "support/catch.h"
 #include "support/communicator_cases.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/mpi_session.h"
+#include "distributed/comm/mpi_session.h"
 
 namespace {
 

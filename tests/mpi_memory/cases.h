@@ -2,7 +2,7 @@
 #pragma once
 
 #include "support/tiny_training.h"
-#include "train/grid.h"
+#include "training/step/grid.h"
 
 namespace megatron::test {
 

@@ -1,6 +1,7 @@
 // On real ranks, where reductions need staging: a decoder takes what its plan says, category by category, to the byte,
 // on every rank, also through pinned memory; and what was reserved never grows.
-#include "inference/decoder.h"
+#include "backend/ops/backends.h"
+#include "inference/decoding/decoder.h"
 #include "mpi/session_of_tests.h"
 #include "mpi_memory/cases.h"
 #include "support/catch.h"

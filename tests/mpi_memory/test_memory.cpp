@@ -1,5 +1,6 @@
 // On real ranks, where reductions need staging: what is planned is what is used, category by category, to the byte, on
 // every rank, whatever the layout and the options; and the staging that was reserved never grows.
+#include "backend/ops/backends.h"
 #include "mpi/session_of_tests.h"
 #include "mpi_memory/cases.h"
 #include "support/catch.h"

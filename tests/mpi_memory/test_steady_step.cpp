@@ -1,5 +1,6 @@
 // On real ranks, once warm, a training step allocates nothing, in every layout and with every option (MPI's C library
 // is not counted).
+#include "backend/ops/backends.h"
 #include "mpi/session_of_tests.h"
 #include "mpi_memory/cases.h"
 #include "support/catch.h"

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "base/error.h"
+#include "base/core/error.h"
 #include "parity/subjects.h"
 
 namespace megatron::test {

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "config/parse.h"
-#include "config/resolve.h"
-#include "config/unsupported.h"
+#include "config/parse/parse.h"
+#include "config/rules/resolve.h"
+#include "config/schema/unsupported.h"
 #include "parity/subjects.h"
 
 namespace megatron::test {

@@ -3,12 +3,13 @@
 #include <filesystem>
 #include <map>
 
-#include "comm/thread_communicator.h"
+#include "backend/ops/backends.h"
+#include "distributed/comm/thread_communicator.h"
 #include "parity/covering_set.h"
 #include "support/catch.h"
 #include "support/small_corpus.h"
-#include "train/grid.h"
-#include "train/trainer.h"
+#include "training/step/grid.h"
+#include "training/step/trainer.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "ops/ops.h"
+#include "backend/ops/ops.h"
 #include "support/attention_reference.h"
 #include "support/attention_run.h"
 #include "support/catch.h"

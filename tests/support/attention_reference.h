@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "base/distance_buckets.h"
-#include "base/philox.h"
+#include "base/core/distance_buckets.h"
+#include "base/core/philox.h"
 
 namespace megatron::test {
 

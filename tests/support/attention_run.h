@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
-#include "base/half.h"
-#include "base/philox.h"
-#include "ops/ops.h"
+#include "backend/ops/ops.h"
+#include "base/core/half.h"
+#include "base/core/philox.h"
 #include "support/attention_reference.h"
 #include "support/test_backend.h"
 

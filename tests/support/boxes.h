@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/parameter.h"
+#include "distributed/parallel/parameter.h"
 
 namespace megatron::test {
 

@@ -1,8 +1,8 @@
 // A tokenizer for tests of samples: each byte is one token, with BERT's special tokens if asked for.
 #pragma once
 
-#include "tokenizer/part_borders.h"
-#include "tokenizer/tokenizer.h"
+#include "data/tokenizer/part_borders.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace megatron::test {
 

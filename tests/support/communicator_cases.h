@@ -1,4 +1,5 @@
-// Cases for every communicator, as bodies that run on one rank: tests/comm plays them on threads, tests/mpi on MPI.
+// Cases for every communicator, as bodies that run on one rank: tests/distributed/comm plays them on threads, tests/mpi
+// on MPI.
 //
 // Test frameworks are not thread-safe, so a body throws on the first difference; the caller reports it.
 #pragma once

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/half.h"
-#include "comm/communicator.h"
+#include "base/core/half.h"
+#include "distributed/comm/communicator.h"
 
 namespace megatron::communicator_cases {
 

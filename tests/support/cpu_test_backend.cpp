@@ -1,3 +1,4 @@
+#include "backend/ops/backends.h"
 #include "support/test_backend.h"
 
 namespace megatron::test {

@@ -3,8 +3,9 @@
 #include <cstdlib>
 #include <new>
 
+#include "backend/ops/backends.h"
+#include "backend/ops/ops_decorator.h"
 #include "cuda/cuda_device.h"
-#include "ops/ops_decorator.h"
 #include "support/test_backend.h"
 
 namespace megatron::test {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/token_shard.h"
+#include "data/shards/token_shard.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "comm/thread_communicator.h"
+#include "base/core/error.h"
+#include "distributed/comm/thread_communicator.h"
 
 namespace megatron::test {
 

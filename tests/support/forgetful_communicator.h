@@ -2,7 +2,7 @@
 // that a layout is verified against. Everything else passes through.
 #pragma once
 
-#include "comm/communicator_decorator.h"
+#include "distributed/comm/communicator_decorator.h"
 
 namespace megatron::test {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "ops/ops_decorator.h"
+#include "backend/ops/ops_decorator.h"
 
 namespace megatron::test {
 

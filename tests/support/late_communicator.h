@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "comm/communicator_decorator.h"
+#include "distributed/comm/communicator_decorator.h"
 
 namespace megatron::test {
 

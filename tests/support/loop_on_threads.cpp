@@ -1,9 +1,10 @@
 #include "support/loop_on_threads.h"
 
-#include "comm/thread_communicator.h"
-#include "run/training_loop.h"
-#include "train/compute.h"
-#include "train/grid.h"
+#include "backend/ops/backends.h"
+#include "distributed/comm/thread_communicator.h"
+#include "training/loop/training_loop.h"
+#include "training/step/compute.h"
+#include "training/step/grid.h"
 
 namespace megatron::test {
 

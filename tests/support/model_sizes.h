@@ -1,7 +1,7 @@
 // Models of given sizes, with keys' defaults for all else.
 #pragma once
 
-#include "config/config.h"
+#include "config/schema/config.h"
 
 namespace megatron::test {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint.h"
-#include "comm/thread_communicator.h"
+#include "checkpoint/store/checkpoint.h"
+#include "distributed/comm/thread_communicator.h"
 
 namespace megatron::test {
 

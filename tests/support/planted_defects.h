@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/communicator_decorator.h"
-#include "ops/ops_decorator.h"
+#include "backend/ops/ops_decorator.h"
+#include "distributed/comm/communicator_decorator.h"
 
 namespace megatron::test {
 

@@ -7,9 +7,12 @@
 #include <pty.h>
 #include <termios.h>
 #include <unistd.h>
+#include <utmp.h>
 
+#include <csignal>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "support/catch.h"
 #include "support/process.h"
@@ -34,26 +37,37 @@ class PseudoTerminal {
 
   int program() const { return program_; }
 
+  /// Starts a program whose controlling terminal, input and output this is, as after a login.
+  pid_t start(Command command, const std::string& directory = ".") const {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child > 0) return child;
+    std::vector<char*> words;
+    for (std::string& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    ::login_tty(::dup(program_));
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) std::signal(signal, SIG_DFL);
+    ::setenv("TERM", "xterm", 1);
+    ::unsetenv("NO_COLOR");
+    if (::chdir(directory.c_str()) == 0) ::execvp(words[0], words.data());
+    ::_exit(127);
+  }
+  /// Waits for the end of a program: its exit code, or 128 + the signal that ended it.
+  static int exit_code(pid_t child) {
+    int status = -1;
+    for (int waited = 0; waited < 6000 && ::waitpid(child, &status, WNOHANG) != child; ++waited) pause_milliseconds(5);
+    ::kill(child, SIGKILL);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
   void type(std::string_view keys) const {
     if (::write(person_, keys.data(), keys.size()) != static_cast<ssize_t>(keys.size())) FAIL("keys cannot be typed");
   }
-  /// Whether keys come one by one, unseen.
-  bool raw() const { return (modes() & (ICANON | ECHO)) == 0; }
   tcflag_t modes() const {
     struct termios now {};
     REQUIRE(::tcgetattr(person_, &now) == 0);
     return now.c_lflag;
   }
-  /// False after `seconds` of an idle machine. May be called from a thread.
-  bool wait_until_raw(bool wanted = true, double seconds = 20) const {
-    for (int waited = 0; waited < kBusy * seconds * 200; ++waited) {
-      struct termios now {};
-      if (::tcgetattr(person_, &now) == 0 && ((now.c_lflag & ICANON) == 0) == wanted) return true;
-      pause_milliseconds(5);
-    }
-    return false;
-  }
-
   /// All that has been printed so far.
   const std::string& printed() {
     struct pollfd waited {
@@ -89,7 +103,6 @@ class PseudoTerminal {
       } else if (text[i] == '\x1b') {
         const std::size_t last = text.find_first_not_of("[0123456789", i + 1);
         if (text[last] == 'K') row.resize(std::min(row.size(), at));
-        if (text[last] == 'C') at += static_cast<std::size_t>(std::stoi(text.substr(i + 2)));
         i = last;
       } else {
         row.resize(std::max(row.size(), at + 1), ' ');

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "base/core/error.h"
 #include "support/catch.h"
 
 namespace megatron::test {

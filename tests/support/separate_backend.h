@@ -8,8 +8,9 @@
 #include <functional>
 #include <vector>
 
-#include "ops/device.h"
-#include "ops/ops.h"
+#include "backend/ops/backends.h"
+#include "backend/ops/device.h"
+#include "backend/ops/ops.h"
 
 namespace megatron::test {
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/half.h"
+#include "backend/tensor/tensor.h"
+#include "base/core/half.h"
 #include "support/test_backend.h"
-#include "tensor/tensor.h"
 
 namespace megatron::test {
 

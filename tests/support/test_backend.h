@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "ops/device.h"
-#include "ops/ops.h"
+#include "backend/ops/device.h"
+#include "backend/ops/ops.h"
 
 namespace megatron::test {
 

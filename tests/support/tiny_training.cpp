@@ -6,11 +6,12 @@
 #include <mutex>
 #include <numeric>
 
-#include "comm/thread_communicator.h"
+#include "backend/ops/backends.h"
+#include "distributed/comm/thread_communicator.h"
 #include "support/model_sizes.h"
 #include "support/tiny_pairs.h"
 #include "support/tiny_translation.h"
-#include "train/grid.h"
+#include "training/step/grid.h"
 
 namespace megatron::test {
 

@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "config/run_schedule.h"
+#include "config/schema/run_schedule.h"
 #include "support/boxes.h"
-#include "train/losses.h"
-#include "train/replica.h"
+#include "training/step/losses.h"
+#include "training/step/replica.h"
 
 namespace megatron::test {
 

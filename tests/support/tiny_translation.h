@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/philox.h"
+#include "base/core/philox.h"
 
 namespace megatron::test {
 

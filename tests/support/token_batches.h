@@ -1,8 +1,8 @@
 // A reader of batches of next-token samples.
 #pragma once
 
-#include "data/batches.h"
-#include "data/next_token_samples.h"
+#include "data/samples/batches.h"
+#include "data/samples/next_token_samples.h"
 
 namespace megatron::test {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/strict_json.h"
+#include "base/text/strict_json.h"
 
 namespace megatron::test {
 

@@ -2,9 +2,10 @@
 // grid, a CPU backend and the trainer.
 #pragma once
 
-#include "config/resolve.h"
-#include "train/grid.h"
-#include "train/trainer.h"
+#include "backend/ops/backends.h"
+#include "config/rules/resolve.h"
+#include "training/step/grid.h"
+#include "training/step/trainer.h"
 
 namespace megatron::test {
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "comm/communicator_decorator.h"
+#include "distributed/comm/communicator_decorator.h"
 
 namespace megatron::test {
 

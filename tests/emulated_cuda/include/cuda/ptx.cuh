@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "base/half.h"
+#include "base/core/half.h"
 
 namespace megatron::ptx {
 

@@ -1,0 +1,42 @@
+// CpuOps: the CPU backend of Ops, fp32, on a team of threads per rank. One source file per family of verbs. With the
+// same number of threads every verb gives the same bits in every run; with another number all but matmul still do, and
+// matmul agrees to rounding (the library it calls chooses its order of additions by the size of its part). Owns its
+// team and the scratch memory its kernels need (backend/cpu/working_memory.h; reserved, or grown on first use and then
+// reused: a steady step allocates nothing). Not thread-safe: one instance per rank, used by the thread that made it.
+#pragma once
+
+#include <cstddef>
+
+#include "backend/cpu/thread_team.h"
+#include "backend/ops/ops.h"
+#include "backend/tensor/memory.h"
+
+namespace megatron {
+
+class CpuOps final : public Ops {
+ public:
+  /// `threads` per rank, at least 1. Errors are those of ThreadTeam.
+  explicit CpuOps(Allocator& allocator, int threads = 1) : allocator_(allocator), team_(threads) {}
+
+#define MEGATRON_VERB(name, parameters, arguments) void name parameters override;
+  MEGATRON_VERBS(MEGATRON_VERB)
+#undef MEGATRON_VERB
+
+  void read(ConstTensor x, void* host) override;
+
+  std::size_t workspace_bytes() const override {
+    return scratch_used_;
+  }
+  void reserve(std::size_t bytes) override;
+
+ private:
+  /// At least `bytes` of scratch, valid until the next call; grows, never shrinks.
+  std::byte* scratch(std::size_t bytes);
+
+  Allocator& allocator_;
+  ThreadTeam team_;
+  Buffer scratch_;
+  std::size_t scratch_used_ = 0;  // the most that was asked for
+};
+
+}  // namespace megatron

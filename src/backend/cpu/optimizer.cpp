@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/cpu_ops.h"
+#include "backend/ops/arguments.h"
+
+namespace megatron {
+
+namespace {
+
+/// Values that all elements of an update have in common.
+struct AdamWUpdate {
+  float factor, beta1, beta2, m_correction, v_correction, learning_rate, epsilon, weight_decay;
+};
+
+/// Not inline: GCC 12 does not vectorise the loop inside its caller, which is four times slower than memory.
+[[gnu::noinline]] void update_elements(const AdamWUpdate& update, const float* gradient, float* m, float* v,
+                                       float* value, std::int64_t n) {
+  // Plain names, not a structured binding: Clang before 16 takes none of those into an OpenMP region.
+  const float factor = update.factor, beta1 = update.beta1, beta2 = update.beta2, epsilon = update.epsilon;
+  const float m_correction = update.m_correction, v_correction = update.v_correction;
+  const float learning_rate = update.learning_rate, decay = update.weight_decay;
+  const float new1 = 1.0f - beta1, new2 = 1.0f - beta2;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float g = gradient[i] * factor;
+    const float m_new = beta1 * m[i] + new1 * g;
+    const float v_new = beta2 * v[i] + new2 * g * g;
+    const float direction = m_new * m_correction / (std::sqrt(v_new) * v_correction + epsilon);
+    m[i] = m_new;
+    v[i] = v_new;
+    value[i] -= learning_rate * (direction + decay * value[i]);
+  }
+}
+
+/// m may be absent.
+[[gnu::noinline]] void descend(const SgdArgs& args, float factor, const float* gradient, float* m, float* value,
+                               std::int64_t n) {
+  const float rate = args.learning_rate, momentum = args.momentum, decay = args.weight_decay;
+  if (m == nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) value[i] -= rate * (gradient[i] * factor + decay * value[i]);
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    m[i] = momentum * m[i] + (gradient[i] * factor + decay * value[i]);
+    value[i] -= rate * m[i];
+  }
+}
+
+/// Explicit lanes rather than the compiler's: the order of additions is part of the promise of equal runs.
+double sum_of_squares(const float* x, std::int64_t n) {
+  constexpr std::int64_t lanes = 32;
+  double sums[lanes] = {};
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      const auto element = static_cast<double>(x[i + lane]);
+      sums[lane] += element * element;
+    }
+  }
+  for (; i < n; ++i) sums[i % lanes] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  double sum = 0;
+  for (const double lane_sum : sums) sum += lane_sum;
+  return sum;
+}
+
+}  // namespace
+
+void CpuOps::adamw(const AdamWArgs& args) {
+  const std::int64_t n = args.value.elements();
+  float* value = elements_of<float>("adamw", args.value, n);
+  const float* gradient = elements_of<float>("adamw", args.gradient, n);
+  float* m = elements_of<float>("adamw", args.m, n);
+  float* v = elements_of<float>("adamw", args.v, n);
+  internal_check(args.step >= 1, "adamw: updates are counted from 1", args.step);
+  if (*elements_of<float>("adamw", args.skip, 1) != 0) return;
+
+  // Bias corrections in double: 1 - beta^step cancels at small steps.
+  const double step = static_cast<double>(args.step);
+  const double m_share = 1.0 - std::pow(static_cast<double>(args.beta1), step);
+  const double v_share = 1.0 - std::pow(static_cast<double>(args.beta2), step);
+  const AdamWUpdate update{.factor = *elements_of<float>("adamw", args.clip_factor, 1),
+                           .beta1 = args.beta1,
+                           .beta2 = args.beta2,
+                           .m_correction = static_cast<float>(1.0 / m_share),
+                           .v_correction = static_cast<float>(1.0 / std::sqrt(v_share)),
+                           .learning_rate = args.learning_rate,
+                           .epsilon = args.epsilon,
+                           .weight_decay = args.weight_decay};
+  team_.elements(n, [&](std::int64_t first, std::int64_t last) {
+    update_elements(update, gradient + first, m + first, v + first, value + first, last - first);
+  });
+}
+
+void CpuOps::sgd(const SgdArgs& args) {
+  const std::int64_t n = args.value.elements();
+  float* value = elements_of<float>("sgd", args.value, n);
+  const float* gradient = elements_of<float>("sgd", args.gradient, n);
+  float* m = args.m ? elements_of<float>("sgd", args.m, n) : nullptr;
+  const float factor = *elements_of<float>("sgd", args.clip_factor, 1);
+  if (*elements_of<float>("sgd", args.skip, 1) != 0) return;
+  team_.elements(n, [&](std::int64_t first, std::int64_t last) {
+    descend(args, factor, gradient + first, m == nullptr ? nullptr : m + first, value + first, last - first);
+  });
+}
+
+void CpuOps::square_sum(const SquareSumArgs& args) {
+  const std::int64_t n = args.x.elements();
+  const float* x = elements_of<float>("square_sum", args.x, n);
+  // Blocks that n alone decides on, added up in order: the same sum with any number of threads.
+  constexpr std::int64_t most_blocks = 256, least_block = std::int64_t{1} << 16;
+  const std::int64_t block = std::max(least_block, (n + most_blocks - 1) / most_blocks);
+  const std::int64_t blocks = (n + block - 1) / block;
+  double sums[most_blocks];
+  team_.ranges(blocks, 1, n, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) sums[i] = sum_of_squares(x + i * block, std::min(block, n - i * block));
+  });
+  double sum = 0;
+  for (std::int64_t i = 0; i < blocks; ++i) sum += sums[i];
+  *f64_scalar("square_sum", args.total) += sum;
+}
+
+void CpuOps::clip_factor(const ClipFactorArgs& args) {
+  internal_check(args.square_sum.elements() == 1, "clip_factor: one sum of squares", args.square_sum.shape());
+  internal_check(args.loss_scale > 0, "clip_factor: a loss scale that is not positive", args.loss_scale);
+  const double exact_norm = std::sqrt(*args.square_sum.as<double>()) / args.loss_scale;
+  const auto norm = static_cast<float>(exact_norm);
+  const double factor = static_cast<double>(args.maximum) / (exact_norm + 1e-6);
+  const double clip = args.maximum != 0 && factor < 1 ? factor : 1.0;
+  if (args.norm) *elements_of<float>("clip_factor", args.norm, 1) = norm;
+  if (args.factor) *elements_of<float>("clip_factor", args.factor, 1) = static_cast<float>(clip / args.loss_scale);
+  if (!args.skip) return;
+  bool finite = std::isfinite(norm);
+  for (std::int64_t i = 0; i < args.also_finite.elements(); ++i) {
+    finite = finite && std::isfinite(args.also_finite.as<double>()[i]);
+  }
+  *elements_of<float>("clip_factor", args.skip, 1) = finite ? 0.0f : 1.0f;
+}
+
+}  // namespace megatron

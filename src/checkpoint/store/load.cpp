@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/store/checkpoint.h"
+#include "checkpoint/store/open_datasets.h"
+#include "checkpoint/store/overlap.h"
+#include "checkpoint/store/rank_file.h"
+#include "checkpoint/store/tensor_slices.h"
+#include "data/hdf5/hdf5_file.h"
+#include "data/hdf5/hdf5_reader.h"
+#include "distributed/comm/agreement.h"
+
+namespace megatron {
+
+namespace {
+
+// Segments that are close together in the file are read in one go: a gap costs less than another call into HDF5 (a few
+// microseconds), and columns of a matrix become a sequential read.
+constexpr std::int64_t kGapElements = 4096;
+constexpr std::int64_t kBlockElements = static_cast<std::int64_t>(kHdf5BlockBytes / sizeof(float));
+
+/// Reads segments (ascending in the file) from one dataset into the wanted slices' `tensor`.
+void read_segments(const Hdf5Array& dataset, const std::vector<CopySegment>& segments,
+                   const std::vector<TensorSlice>& wanted, Tensor TensorSlice::*tensor, std::vector<float>& block) {
+  const auto target = [&](const CopySegment& segment) {
+    return (wanted[segment.wanted].*tensor).as<float>() + segment.to;
+  };
+  for (std::size_t begin = 0, end = 0; begin < segments.size(); begin = end) {
+    const std::int64_t first = segments[begin].from;
+    std::int64_t stop = first + segments[begin].count;
+    for (end = begin + 1; end < segments.size() && segments[end].from <= stop + kGapElements; ++end) {
+      const std::int64_t longer = std::max(stop, segments[end].from + segments[end].count);
+      if (longer - first > kBlockElements) break;
+      stop = longer;
+    }
+    if (end == begin + 1) {
+      dataset.read(static_cast<std::uint64_t>(first), target(segments[begin]),
+                   static_cast<std::uint64_t>(stop - first));
+      continue;
+    }
+    block.resize(std::max(block.size(), static_cast<std::size_t>(stop - first)));
+    dataset.read(static_cast<std::uint64_t>(first), block.data(), static_cast<std::uint64_t>(stop - first));
+    for (std::size_t i = begin; i < end; ++i) {
+      std::memcpy(target(segments[i]), block.data() + (segments[i].from - first),
+                  static_cast<std::size_t>(segments[i].count) * sizeof(float));
+    }
+  }
+}
+
+/// The same for value, m and v, of the slices that want them.
+void read_file(const std::string& path, const std::vector<CopySegment>& segments,
+               const std::vector<TensorSlice>& wanted, std::vector<float>& block) {
+  const Hdf5Reader file(path, ErrorKind::checkpoint);
+  read_segments(file.open_dataset(dataset_of(StateKind::value)), segments, wanted, &TensorSlice::value, block);
+  for (const auto& [kind, moment] :
+       {std::pair(StateKind::m, &TensorSlice::m), std::pair(StateKind::v, &TensorSlice::v)}) {
+    std::vector<CopySegment> with_moment;
+    std::copy_if(
+        segments.begin(), segments.end(), std::back_inserter(with_moment),
+        [&, moment = moment](const CopySegment& segment) { return !(wanted[segment.wanted].*moment).empty(); });
+    if (!with_moment.empty()) read_segments(file.open_dataset(dataset_of(kind)), with_moment, wanted, moment, block);
+  }
+}
+
+}  // namespace
+
+// By file, in the order of each.
+std::vector<std::vector<CopySegment>> CheckpointReader::plan(const std::vector<TensorSlice>& wanted) const {
+  check_slices(wanted);
+  std::vector<std::vector<CopySegment>> segments_by_file(files_.size());
+  for (std::size_t index = 0; index < wanted.size(); ++index) {
+    const TensorSlice& slice = wanted[index];
+    const auto stored = tensors_.find(slice.name);
+    verify(stored != tensors_.end(), ErrorKind::checkpoint, "{}: has no tensor {}; it is of another model", path_,
+           slice.name);
+    verify(slice.moments() == 0 || moments_ > 0, ErrorKind::checkpoint,
+           "{}: holds weights only, no optimizer state; use checkpoint.initialize_from for it", path_);
+    verify(slice.moments() <= moments_, ErrorKind::checkpoint,
+           "{}: was saved by SGD with momentum (one moment) and cannot resume AdamW (two); use "
+           "checkpoint.initialize_from for it",
+           path_);
+    for (const CopySegment& segment : plan_slice(slice, index, stored->second)) {
+      segments_by_file[static_cast<std::size_t>(segment.file)].push_back(segment);
+    }
+  }
+  for (std::vector<CopySegment>& segments : segments_by_file) {
+    std::sort(segments.begin(), segments.end(),
+              [](const CopySegment& a, const CopySegment& b) { return a.from < b.from; });
+  }
+  return segments_by_file;
+}
+
+void CheckpointReader::read_here(const std::vector<TensorSlice>& wanted) const {
+  const std::vector<std::vector<CopySegment>> segments = plan(wanted);
+  std::vector<float> block;
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    if (!segments[file].empty()) read_file(files_[file], segments[file], wanted, block);
+  }
+}
+
+void CheckpointReader::read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted) const {
+  OpenDatasets open;
+  read_numbers(kind, wanted, open);
+}
+
+void CheckpointReader::read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted, OpenDatasets& open) const {
+  internal_check(static_cast<int>(kind) <= moments_, "numbers that the checkpoint does not have",
+                 static_cast<int>(kind), moments_);
+  const std::vector<std::vector<CopySegment>> segments = plan(wanted);
+  std::vector<float> block;
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    if (!segments[file].empty())
+      read_segments(open.at(files_[file], kind), segments[file], wanted, &TensorSlice::value, block);
+  }
+}
+
+namespace {
+
+/// Most numbers of slices that are read together on their way to a device.
+constexpr std::int64_t kNumbersTogether = std::int64_t{4} << 20;
+
+std::int64_t numbers_of(const TensorSlice& slice) {
+  return slice.count * (1 + slice.moments());
+}
+
+/// The same, those with more numbers than are read together in several.
+std::vector<TensorSlice> in_small_slices(const std::vector<TensorSlice>& slices) {
+  std::vector<TensorSlice> result;
+  for (const TensorSlice& slice : slices) {
+    const std::int64_t most = kNumbersTogether / (1 + slice.moments());
+    for (std::int64_t first = 0; first < slice.count; first += most) {
+      TensorSlice part = slice;
+      part.first += first;
+      part.count = std::min(most, slice.count - first);
+      for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
+        if (!(slice.*tensor).empty()) part.*tensor = (slice.*tensor).slice(0, first, part.count);
+      }
+      result.push_back(std::move(part));
+    }
+  }
+  return result;
+}
+
+/// The same slices in host memory, one after the other.
+std::vector<TensorSlice> in_host_memory(std::vector<TensorSlice> slices, const Buffer& memory) {
+  std::size_t used = 0;
+  for (TensorSlice& slice : slices) {
+    for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
+      if ((slice.*tensor).empty()) continue;
+      slice.*tensor = memory.tensor({slice.count}, DType::f32, used);
+      used += (slice.*tensor).bytes();
+    }
+  }
+  return slices;
+}
+
+}  // namespace
+
+// By way of pinned memory, a bounded number of slices at a time; where the device's memory is the host's, at once.
+void CheckpointReader::read_to(Device& device, const std::vector<TensorSlice>& wanted) const {
+  if (device.is_host_memory()) return read_here(wanted);
+  check_slices(wanted);
+  const std::vector<TensorSlice> slices = in_small_slices(wanted);
+  std::int64_t all = 0;
+  for (const TensorSlice& slice : slices) all += numbers_of(slice);
+  const Buffer memory(device.pinned(), static_cast<std::size_t>(std::min(all, kNumbersTogether)) * sizeof(float));
+  for (auto begin = slices.begin(); begin != slices.end();) {
+    auto end = begin;
+    std::int64_t numbers = 0;
+    do {
+      numbers += numbers_of(*end++);
+    } while (end != slices.end() && numbers + numbers_of(*end) <= kNumbersTogether);
+    const std::vector<TensorSlice> here = in_host_memory({begin, end}, memory);
+    read_here(here);
+    for (const TensorSlice& slice : here) {
+      for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
+        if (!(slice.*tensor).empty()) {
+          device.copy_to_device(((*begin).*tensor).data(), (slice.*tensor).data(), (slice.*tensor).bytes());
+        }
+      }
+      ++begin;
+    }
+  }
+}
+
+void CheckpointReader::read(Communicator& world, const std::vector<TensorSlice>& wanted, Device& device) const {
+  agree(world, [&] { read_to(device, wanted); });
+}
+
+}  // namespace megatron

@@ -1,0 +1,126 @@
+// Rules about the update: learning rate, weight decay, loss scale, loss, optimizer.
+#include <algorithm>
+#include <utility>
+
+#include "config/rules/violations.h"
+
+namespace megatron {
+namespace {
+
+void check_learning_rate(const Config& c, Violations& violations) {
+  const LearningRateConfig& l = c.learning_rate;
+  if (l.minimum > l.peak) {
+    violations.add({"learning_rate.minimum", "learning_rate.peak"},
+                   "learning_rate.minimum = {} is above learning_rate.peak = {}", l.minimum, l.peak);
+  }
+  if ((l.warmup_steps > 0) + (l.warmup_samples > 0) + (l.warmup_tokens > 0) + (l.warmup_fraction > 0) > 1) {
+    violations.add(
+        {"learning_rate.warmup_steps", "learning_rate.warmup_samples", "learning_rate.warmup_tokens",
+         "learning_rate.warmup_fraction"},
+        "at most one of learning_rate.warmup_steps, warmup_samples, warmup_tokens, warmup_fraction says the warm-up");
+  }
+  if ((l.decay_steps > 0) + (l.decay_samples > 0) + (l.decay_tokens > 0) > 1) {
+    violations.add({"learning_rate.decay_steps", "learning_rate.decay_samples", "learning_rate.decay_tokens"},
+                   "at most one of learning_rate.decay_steps, decay_samples, decay_tokens says the decay length");
+  }
+  const int wsd_lengths = (l.wsd_decay_steps > 0) + (l.wsd_decay_samples > 0) + (l.wsd_decay_tokens > 0);
+  const std::vector<std::string> wsd_keys = {"learning_rate.wsd_decay_steps", "learning_rate.wsd_decay_samples",
+                                             "learning_rate.wsd_decay_tokens", "learning_rate.decay"};
+  if (wsd_lengths > 1 || (l.decay == "wsd" && wsd_lengths == 0)) {
+    violations.add(wsd_keys,
+                   "learning_rate.decay = \"wsd\" takes exactly one of learning_rate.wsd_decay_steps, "
+                   "wsd_decay_samples, wsd_decay_tokens, which say how long the decay at the end is");
+  }
+}
+
+void check_weight_decay(const Config& c, Violations& violations) {
+  const OptimizerConfig& o = c.optimizer;
+  const bool constant = o.weight_decay_schedule == "constant";
+  if (constant && o.weight_decay_end.value_or(0) != 0) {  // 0: as earlier versions wrote their resolved files
+    violations.add({"optimizer.weight_decay_end", "optimizer.weight_decay_schedule"},
+                   "optimizer.weight_decay_end = {} belongs to optimizer.weight_decay_schedule = \"linear\" or "
+                   "\"cosine\", not \"constant\"",
+                   *o.weight_decay_end);
+  } else if (!constant && !o.weight_decay_end) {
+    violations.add(
+        {"optimizer.weight_decay_schedule", "optimizer.weight_decay_end"},
+        "optimizer.weight_decay_schedule = \"{}\" leads from weight_decay = {} to a weight_decay_end that is "
+        "not given; add optimizer.weight_decay_end (0: none is left with the last step)",
+        o.weight_decay_schedule, o.weight_decay);
+  }
+}
+
+void check_precision(const Config& c, Violations& violations) {
+  const PrecisionConfig &p = c.precision, defaults;
+  if (p.minimum_loss_scale > p.initial_loss_scale) {
+    violations.add({"precision.minimum_loss_scale", "precision.initial_loss_scale"},
+                   "precision.minimum_loss_scale = {} is above precision.initial_loss_scale = {}", p.minimum_loss_scale,
+                   p.initial_loss_scale);
+  }
+  if (p.compute == "fp16" && p.loss_scale == 0) return;
+  const std::pair<const char*, bool> given[] = {
+      {"initial_loss_scale", p.initial_loss_scale != defaults.initial_loss_scale},
+      {"minimum_loss_scale", p.minimum_loss_scale != defaults.minimum_loss_scale},
+      {"loss_scale_window", p.loss_scale_window != defaults.loss_scale_window},
+      {"loss_scale_hysteresis", p.loss_scale_hysteresis != defaults.loss_scale_hysteresis}};
+  for (const auto& [key, differs] : given) {
+    if (!differs) continue;
+    violations.add({std::string("precision.") + key, "precision.loss_scale", "precision.compute"},
+                   "precision.{} belongs to the dynamic loss scale, which {} does not have; leave it out, or {}", key,
+                   p.loss_scale > 0 ? fmt::format("precision.loss_scale = {}", p.loss_scale)
+                                    : fmt::format("precision.compute = \"{}\"", p.compute),
+                   p.loss_scale > 0 ? "leave loss_scale out" : "compute in \"fp16\"");
+  }
+}
+
+void check_loss(const Config& c, Violations& violations) {
+  const LossConfig& loss = c.loss;
+  if (loss.name != "key_tokens") return;
+  if (loss.token_ids.empty()) {
+    violations.add({"loss.token_ids", "loss.name"},
+                   "loss.name = \"key_tokens\" needs loss.token_ids, the ids of the tokens that count: [464, 1169]");
+  }
+  std::vector<std::int64_t> sorted = loss.token_ids;
+  std::sort(sorted.begin(), sorted.end());
+  if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
+    violations.add({"loss.token_ids"}, "loss.token_ids has {} twice; give each once", *twice);
+  }
+  if (!sorted.empty() && c.model.vocab_size > 0 && sorted.back() >= c.model.vocab_size) {
+    violations.add({"loss.token_ids", "model.vocab_size"},
+                   "loss.token_ids has {}, and the vocabulary of {} ends with {}; no text has such a token",
+                   sorted.back(), c.model.vocab_size, c.model.vocab_size - 1);
+  }
+}
+
+// Optimizers do not share these: one that is set and not read would have no effect.
+void check_optimizer(const Config& c, Violations& violations) {
+  const OptimizerConfig& o = c.optimizer;
+  const OptimizerConfig unset;
+  if (o.name != "sgd" && o.momentum != unset.momentum) {
+    violations.add({"optimizer.momentum", "optimizer.name"},
+                   "optimizer.momentum = {} belongs to optimizer.name = \"sgd\"; for \"{}\" it is the first of "
+                   "optimizer.betas",
+                   o.momentum, o.name);
+  }
+  if (o.name != "sgd") return;
+  if (o.beta1 != unset.beta1 || o.beta2 != unset.beta2) {
+    violations.add({"optimizer.betas", "optimizer.name"},
+                   "optimizer.betas belongs to optimizer.name = \"adamw\"; for \"sgd\" there is optimizer.momentum");
+  }
+  if (o.epsilon != unset.epsilon) {
+    violations.add({"optimizer.epsilon", "optimizer.name"},
+                   "optimizer.epsilon = {} belongs to optimizer.name = \"adamw\", not \"sgd\"", o.epsilon);
+  }
+}
+
+}  // namespace
+
+void check_update(const Config& config, Violations& violations) {
+  check_learning_rate(config, violations);
+  check_weight_decay(config, violations);
+  check_precision(config, violations);
+  check_loss(config, violations);
+  check_optimizer(config, violations);
+}
+
+}  // namespace megatron

@@ -1,0 +1,62 @@
+// Choices of keys whose rows say no more than a name: what the model, recomputation and devices are told by a word.
+// A table with more to say of a choice has its own header (schedules.h, base/core/activations.h).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+
+namespace megatron {
+
+template <class Kind>
+struct Choice {
+  Kind kind;
+  std::string_view name;  ///< as input files write it
+};
+template <class Kind>
+Choice(Kind, const char*) -> Choice<Kind>;  // Clang before 17 deduces none for aggregates
+
+/// The kind of this name. Of a name that the table does not have, which configuration refuses, the first row's.
+template <class Table>
+constexpr auto kind_of(const Table& table, std::string_view name) {
+  const auto row = std::find_if(std::begin(table), std::end(table), [&](const auto& one) { return one.name == name; });
+  return (row == std::end(table) ? std::begin(table) : row)->kind;
+}
+
+enum class PositionEmbedding { learned, rotary, alibi, relative, none };
+inline constexpr std::array kPositionEmbeddings{
+    Choice{PositionEmbedding::learned, "learned"}, Choice{PositionEmbedding::rotary, "rope"},
+    Choice{PositionEmbedding::alibi, "alibi"}, Choice{PositionEmbedding::relative, "relative"},
+    Choice{PositionEmbedding::none, "none"}};
+
+/// Divisor of attention scores: the root of the head size, or none.
+enum class AttentionScale { head_size, none };
+inline constexpr std::array kAttentionScales{Choice{AttentionScale::head_size, "head_size"},
+                                             Choice{AttentionScale::none, "none"}};
+
+/// Inputs of a layer's feed-forward part: the sum with attention's output, or the layer's input by its own norm or by
+/// attention's.
+enum class ResidualOrder { sequential, parallel, parallel_one_norm };
+inline constexpr std::array kResiduals{Choice{ResidualOrder::sequential, "sequential"},
+                                       Choice{ResidualOrder::parallel, "parallel"},
+                                       Choice{ResidualOrder::parallel_one_norm, "parallel_one_norm"}};
+
+enum class NormPosition { pre, post };
+inline constexpr std::array kNormPositions{Choice{NormPosition::pre, "pre"}, Choice{NormPosition::post, "post"}};
+
+/// Tokens that an expert without room leaves out; none: it has room for all.
+enum class ExpertDrop { position, random, none };
+inline constexpr std::array kDrops{Choice{ExpertDrop::position, "position"}, Choice{ExpertDrop::random, "random"},
+                                   Choice{ExpertDrop::none, "none"}};
+
+enum class RecomputeMode { none, selective, full };
+inline constexpr std::array kRecomputeModes{Choice{RecomputeMode::none, "none"},
+                                            Choice{RecomputeMode::selective, "selective"},
+                                            Choice{RecomputeMode::full, "full"}};
+
+enum class DeviceChoice { automatic, cpu, cuda };
+inline constexpr std::array kDevices{Choice{DeviceChoice::automatic, "auto"}, Choice{DeviceChoice::cpu, "cpu"},
+                                     Choice{DeviceChoice::cuda, "cuda"}};
+
+}  // namespace megatron

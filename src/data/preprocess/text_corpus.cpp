@@ -1,0 +1,144 @@
+#include "data/preprocess/text_corpus.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <new>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/text/foreign_text.h"
+#include "base/text/utf8.h"
+#include "data/preprocess/gzip_text.h"
+#include "data/preprocess/json_text.h"
+
+namespace megatron {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+TextFormat format_of(const std::string& path, const std::string& format) {
+  if (format == "jsonl") return TextFormat::json_lines;
+  if (format == "text") return TextFormat::plain;
+  verify(format.empty(), ErrorKind::configuration, "there is no format \"{}\"; choose jsonl or text", format);
+  const fs::path name(path);
+  const std::string extension = (name.extension() == ".gz" ? name.stem() : name).extension().string();
+  if (extension == ".jsonl" || extension == ".ndjson" || extension == ".json") return TextFormat::json_lines;
+  verify(extension == ".txt" || extension == ".text" || extension == ".md", ErrorKind::configuration,
+         "{}: the extension does not tell the format; give --format jsonl or --format text", path);
+  return TextFormat::plain;
+}
+
+void add_files_of(const std::string& folder, std::vector<std::string>& files) {
+  const auto first = static_cast<std::ptrdiff_t>(files.size());
+  std::error_code error, ignored;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const bool hidden = entry->path().filename().string().starts_with('.');
+    if (hidden) entry.disable_recursion_pending();
+    if (!hidden && entry->is_regular_file(ignored)) files.push_back(entry->path().string());
+  }
+  verify(!error, ErrorKind::filesystem, "{}: cannot read this folder: {}", folder, error.message());
+  verify(files.begin() + first != files.end(), ErrorKind::data, "{}: no files are in this folder", folder);
+  std::sort(files.begin() + first, files.end());
+}
+
+void check_utf8(std::string_view text) {
+  const std::size_t valid = first_invalid_utf8(text);
+  if (valid < text.size()) {
+    throw BadDocument{fmt::format("invalid UTF-8: byte 0x{:02x}", static_cast<unsigned char>(text[valid])), valid};
+  }
+}
+
+[[noreturn]] void reject(const InputFile& file, std::string_view document, std::uint64_t offset,
+                         const BadDocument& bad) {
+  const std::string_view before = document.substr(0, bad.at);
+  const auto lines = static_cast<std::uint64_t>(std::count(before.begin(), before.end(), '\n'));
+  fail(ErrorKind::data, "{}:{}: {} (--skip-bad leaves such documents out)", file.path(), file.line_of(offset) + lines,
+       bad.reason);
+}
+
+}  // namespace
+
+TextCorpus::TextCorpus(TextInputs inputs) : inputs_(std::move(inputs)) {
+  verify(!inputs_.paths.empty(), ErrorKind::configuration, "give at least one --input");
+  std::vector<std::string> paths;
+  for (const std::string& path : inputs_.paths) {
+    verify(!path.empty(), ErrorKind::configuration, "--input \"\": give the name of a file or folder");
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+      add_files_of(path, paths);
+    } else {
+      paths.push_back(path);
+    }
+  }
+  for (const std::string& path : paths) {
+    refuse_other_compression(path);
+    const TextFormat format = format_of(path, inputs_.format);
+    verify(!inputs_.arrays || format == TextFormat::json_lines, ErrorKind::configuration,
+           "{}: plain text has no arrays of sentences; choose --split-sentences or --sentences lines", path);
+    const InputFile file(path, InputFile::Gzip::unpacked);
+    std::string beginning;
+    file.read(0, std::min<std::uint64_t>(4, file.bytes()), beginning);
+    const std::string advice = encoding_advice(beginning);
+    verify(advice.empty(), ErrorKind::data, "{}: {}", path, advice);
+    files_.push_back({path, format, file.bytes(), file.version()});
+  }
+}
+
+std::uint64_t TextCorpus::bytes() const {
+  std::uint64_t sum = 0;
+  for (const File& file : files_) sum += file.bytes;
+  return sum;
+}
+
+std::vector<std::uint64_t> TextCorpus::file_bytes() const {
+  std::vector<std::uint64_t> bytes;
+  for (const File& file : files_) bytes.push_back(file.bytes);
+  return bytes;
+}
+
+const InputFile& TextCorpus::open(std::size_t file) {
+  const File& wanted = files_.at(file);
+  if (open_ == nullptr || open_index_ != file) {
+    open_ = std::make_unique<InputFile>(wanted.path, InputFile::Gzip::unpacked, wanted.bytes);
+    open_index_ = file;
+    verify(open_->version() == wanted.version, ErrorKind::data, "{}: has changed while it was in use", wanted.path);
+  }
+  return *open_;
+}
+
+std::string_view TextCorpus::text_of(std::string_view document, TextFormat format) {
+  check_utf8(document);
+  if (format == TextFormat::plain) return document;
+  try {
+    if (inputs_.arrays) return texts_of_json(document, inputs_.json_key, unescaped_, string_ends_);
+    return text_of_json(document, inputs_.json_key, unescaped_);
+  } catch (const std::bad_alloc&) {
+    unescaped_ = {};
+    throw BadDocument{"too little memory to encode this document"};
+  }
+}
+
+std::uint64_t TextCorpus::visit(const Segment& segment, const UseText& use, const Progress& progress) {
+  constexpr std::uint64_t kProgressBytes = 4 << 20;
+  const InputFile& file = open(segment.file);
+  const TextFormat format = files_[segment.file].format;
+  std::uint64_t bad_documents = 0, reported = 0;
+  visit_documents(file, format, segment, [&](std::string_view document, std::uint64_t offset, bool too_long) {
+    try {
+      if (too_long) throw BadDocument{fmt::format("longer than {} bytes", kLongestDocument)};
+      use(text_of(document, format));
+    } catch (const BadDocument& bad) {
+      ++bad_documents;
+      if (!inputs_.skip_bad) reject(file, document, offset, bad);
+    }
+    const std::uint64_t done = std::min(offset + document.size(), segment.end) - segment.begin;
+    if (!progress || done < reported + kProgressBytes) return;
+    reported = done;
+    progress(done);
+  });
+  if (progress) progress(segment.end - segment.begin);
+  return bad_documents;
+}
+
+}  // namespace megatron

@@ -1,0 +1,193 @@
+#include "data/tokenizer/added_token_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <type_traits>
+
+#include "data/tokenizer/json_members.h"
+#include "data/tokenizer/tokenizer_pipeline.h"
+
+namespace megatron {
+
+PlacedToken read_added_token(JsonReader& json, std::string_view text) {
+  PlacedToken read;
+  json.peek();
+  read.at = json.position();
+  std::string buffer;
+  AddedToken& token = read.token;
+  for_each_member(json, [&](const std::string& key, JsonReader& value) {
+    if (key == "content") return void(token.content = value.string(buffer));
+    if (key == "id") return void(read.id = value.integer());
+    bool* const flag = key == "special"       ? &token.special
+                       : key == "normalized"  ? &token.normalized
+                       : key == "single_word" ? &token.single_word
+                       : key == "lstrip"      ? &token.lstrip
+                       : key == "rstrip"      ? &token.rstrip
+                                              : nullptr;
+    if (flag == nullptr) throw UnsupportedStep{fmt::format("\"{}\" of an added token", key)};
+    *flag = raw_value(value, text) == "true";
+  });
+  return read;
+}
+
+std::string written_token(const AddedToken& token) {
+  return nlohmann::ordered_json{
+      {"id", token.id},          {"content", token.content}, {"single_word", token.single_word},
+      {"lstrip", token.lstrip},  {"rstrip", token.rstrip},   {"normalized", token.normalized},
+      {"special", token.special}}
+      .dump();
+}
+
+namespace {
+
+using nlohmann::json;
+
+/// The id and flags of added tokens by their names; the second file that names one is not to contradict the first.
+class FolderTokens {
+ public:
+  void add(const std::string& path, const std::string& content, const json& id, bool special) {
+    const bool valid = id.is_number_unsigned() && id.get<std::uint64_t>() < kMostTokens && !content.empty() &&
+                       content.size() <= kLongestToken;
+    verify(valid, ErrorKind::data, "{}: the token \"{}\" has the id {}; ids are whole numbers below {}", path,
+           shown(content), id.dump().substr(0, 40), kMostTokens);
+    const auto number = id.get<std::int32_t>();
+    const auto known = tokens_.find(content);
+    verify(known == tokens_.end() || known->second.id == number, ErrorKind::data,
+           "{}: the token \"{}\" has the id {}, and {} in added_tokens.json", path, shown(content), number,
+           known == tokens_.end() ? 0 : known->second.id);
+    tokens_[content] = {.content = content, .id = number, .special = special};
+  }
+  std::vector<AddedToken> by_id() const {
+    std::vector<AddedToken> list;
+    for (const auto& [content, token] : tokens_) list.push_back(token);
+    std::sort(list.begin(), list.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+    return list;
+  }
+
+ private:
+  std::map<std::string, AddedToken> tokens_;
+};
+
+/// A member as T; `otherwise` where it is absent or null. `name` is what messages call it.
+template <class T>
+T read_member(const NamedText& file, const json& object, const char* key, const std::string& name, T otherwise) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return otherwise;
+  const bool right = std::is_same_v<T, bool>   ? found->is_boolean()
+                     : std::is_same_v<T, json> ? found->is_object()
+                                               : found->is_string();
+  const char* const expected = std::is_same_v<T, bool>   ? "true or false"
+                               : std::is_same_v<T, json> ? "an object"
+                                                         : "a text";
+  if (!right)
+    file.fail_at(file.text.find(fmt::format("\"{}\"", key)), "\"{}\" is {}, where {} is right", name,
+                 shown(found->dump()), expected);
+  return found->get<T>();
+}
+
+/// As read_folder_json; `file` becomes what was read.
+json read_object(NamedText& file) {
+  if (!tokenizer_file_exists(file.path)) return nullptr;
+  file.text = read_vocabulary_file(file.path, file.advice).text;
+  json read = json::parse(file.text, nullptr, /*allow_exceptions=*/false);
+  if (!read.is_object()) file.fail_at(0, "no JSON object, or one that is cut off");
+  return read;
+}
+
+constexpr const char* kFolderAdvice = "it is as transformers writes it, or may be deleted";
+
+void read_decoder(const NamedText& file, const json& config, FolderTokens& tokens) {
+  const json decoder = read_member(file, config, "added_tokens_decoder", "added_tokens_decoder", json::object());
+  for (const auto& [id, token] : decoder.items()) {
+    const std::string name = fmt::format("added_tokens_decoder.{}", shown(id));
+    if (!token.is_object()) file.fail_at(file.text.find("\"added_tokens_decoder\""), "\"{}\" is no object", name);
+    const auto content = read_member<std::string>(file, token, "content", name + ".content", "");
+    if (content.empty()) file.fail_at(file.text.find("\"" + id + "\""), "\"{}.content\" names no token", name);
+    std::uint64_t number = kMostTokens;
+    const char* const end = id.data() + id.size();
+    if (std::from_chars(id.data(), end, number).ptr != end) number = kMostTokens;  // a number that is refused
+    tokens.add(file.path, content, number, read_member(file, token, "special", name + ".special", true));
+  }
+}
+
+}  // namespace
+
+json read_folder_json(const std::string& path) {
+  NamedText file{path, "", kFolderAdvice};
+  return read_object(file);
+}
+
+FolderSettings folder_settings(const std::string& folder) {
+  const std::string old = folder + kAddedTokensFile, path = folder + kTokenizerConfigFile;
+  FolderTokens tokens;
+  FolderSettings settings;
+  const json plain = read_folder_json(old);
+  for (const auto& [content, id] : plain.items()) tokens.add(old, content, id, true);
+  NamedText file{path, "", kFolderAdvice};
+  if (const json config = read_object(file); config.is_object()) {
+    read_decoder(file, config, tokens);
+    settings.legacy = read_member(file, config, "legacy", "legacy", true);
+  }
+  settings.added = tokens.by_id();
+  return settings;
+}
+
+std::string_view member_text(std::string_view text, std::string_view key) {
+  JsonReader json(text);
+  std::string_view found;
+  for_each_entry(json, [&](const std::string& name, JsonReader& value) {
+    const std::string_view written = raw_value(value, text);
+    if (name == key) found = written;
+  });
+  return found;
+}
+
+std::string with_member(std::string_view text, std::string_view key, std::string_view value) {
+  std::string changed(text);
+  if (const std::string_view old = member_text(text, key); !old.empty()) {
+    return changed.replace(static_cast<std::size_t>(old.data() - text.data()), old.size(), value);
+  }
+  JsonReader json(text);
+  json.expect('{', "an object");
+  const std::size_t at = json.position();
+  return changed.insert(at, fmt::format("\"{}\":{}{}", key, value, json.take('}') ? "" : ","));
+}
+
+std::string with_added_tokens(std::string_view text, std::span<const AddedToken> more) {
+  const std::string_view old = member_text(text, "added_tokens");
+  std::string list(old.empty() ? "[" : old.substr(0, old.size() - 1));
+  JsonReader json(old);
+  const bool is_first = old.empty() || (json.take('['), json.take(']'));
+  for (const AddedToken& token : more) {
+    list += is_first && &token == more.data() ? "" : ",";
+    list += written_token(token);
+  }
+  return with_member(text, "added_tokens", list + "]");
+}
+
+NamedText without_tokens_beyond(NamedText file, std::int64_t rows) {
+  if (rows == 0) return file;
+  std::string kept;
+  bool drops = false;
+  try {
+    const std::string_view all = member_text(file.text, "added_tokens");
+    JsonReader json(all);
+    for_each_element(json, [&](JsonReader& token) {
+      const std::string_view written = raw_value(token, all);
+      JsonReader id(member_text(written, "id"));
+      if (id.integer() >= static_cast<std::uint64_t>(rows)) return void(drops = true);
+      kept += kept.empty() ? "" : ",";
+      kept += written;
+    });
+    if (drops) file.text = with_member(file.text, "added_tokens", "[" + kept + "]");
+  } catch (const JsonError&) {  // the file's reader says what is wrong, or that there are none
+  }
+  return file;
+}
+
+}  // namespace megatron

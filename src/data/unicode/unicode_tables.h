@@ -1,0 +1,47 @@
+// Unicode data beyond the character classes of the split patterns: characters that words consist of (\w), combining
+// classes, canonical decompositions and grapheme clusters. From unicode_tables.cpp, which
+// scripts/tables/make_unicode_tables.py makes. All tables are ascending; a code point that is in none of a table's rows
+// has the default.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <span>
+
+namespace megatron {
+
+/// [first, last]
+struct CodePointRange {
+  std::uint32_t first, last;
+};
+/// Code points of one canonical combining class; the default is 0.
+struct CombiningRange {
+  std::uint32_t first, last;
+  std::uint8_t of;
+};
+/// One level; `second` is 0 for a singleton. `composes`: NFC puts the two together again.
+struct Decomposition {
+  std::uint32_t code_point, first, second;
+  bool composes;
+};
+
+inline bool contains(std::span<const CodePointRange> ranges, std::uint32_t code_point) {
+  const auto after =
+      std::upper_bound(ranges.begin(), ranges.end(), code_point,
+                       [](std::uint32_t value, const CodePointRange& range) { return value < range.first; });
+  return after != ranges.begin() && code_point <= std::prev(after)->last;
+}
+
+std::span<const CodePointRange> word_ranges();
+/// Digits of the pre-tokenizer Digits, which follows a newer Unicode, that the split patterns do not count as \p{N}.
+std::span<const CodePointRange> late_digit_ranges();
+/// Grapheme clusters: characters that join what is before them, that join what is after them, and (below U+10000) that
+/// no mark joins.
+std::span<const CodePointRange> grapheme_extenders();
+std::span<const CodePointRange> grapheme_prefixes();
+std::span<const CodePointRange> grapheme_controls();
+std::span<const CombiningRange> combining_ranges();
+std::span<const Decomposition> canonical_decompositions();
+
+}  // namespace megatron

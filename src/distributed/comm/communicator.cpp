@@ -1,0 +1,362 @@
+#include "distributed/comm/communicator.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "distributed/comm/messages.h"
+
+namespace megatron {
+
+namespace {
+
+void check_tensor(ConstTensor tensor, const char* verb, const std::string& group) {
+  if (tensor.rank() == 0 || (tensor.elements() > 0 && tensor.empty())) {
+    fail(ErrorKind::internal, "{} in group '{}': a tensor is absent", verb, group);
+  }
+  if (!tensor.contiguous()) {
+    fail(ErrorKind::internal, "{} in group '{}': tensor {} is not contiguous", verb, group, tensor.shape().to_string());
+  }
+}
+
+bool lie_apart(ConstTensor a, ConstTensor b) {
+  const auto a_begin = reinterpret_cast<std::uintptr_t>(a.data()), b_begin = reinterpret_cast<std::uintptr_t>(b.data());
+  return a_begin + a.bytes() <= b_begin || b_begin + b.bytes() <= a_begin;
+}
+
+// whole is made of `size` parts; they lie apart, or part is exactly this rank's slice of whole.
+void check_parts(ConstTensor whole, ConstTensor part, int rank, int size, const char* verb, const std::string& group) {
+  if (whole.dtype() != part.dtype() || whole.elements() != size * part.elements()) {
+    fail(ErrorKind::internal, "{} in group '{}' of {}: whole {} {} is not {} parts {} {}", verb, group, size,
+         name_of(whole.dtype()), whole.shape().to_string(), size, name_of(part.dtype()), part.shape().to_string());
+  }
+  const auto whole_begin = reinterpret_cast<std::uintptr_t>(whole.data());
+  const auto part_begin = reinterpret_cast<std::uintptr_t>(part.data());
+  const bool in_place = part_begin == whole_begin + static_cast<std::size_t>(rank) * part.bytes();
+  if (!in_place && !lie_apart(whole, part)) {
+    fail(ErrorKind::internal, "{} in group '{}': part and whole overlap, and part is not rank {}'s slice of it", verb,
+         group, rank);
+  }
+}
+
+// Equal parts for all ranks, in two tensors that lie apart.
+void check_exchange(ConstTensor send, ConstTensor receive, int size, const std::string& group) {
+  if (send.dtype() != receive.dtype() || send.elements() != receive.elements()) {
+    fail(ErrorKind::internal, "all-to-all in group '{}': send {} {} and receive {} {} differ in dtype or elements",
+         group, name_of(send.dtype()), send.shape().to_string(), name_of(receive.dtype()), receive.shape().to_string());
+  }
+  if (send.elements() % size != 0) {
+    fail(ErrorKind::internal, "all-to-all in group '{}': {} elements {} are not {} equal parts", group, send.elements(),
+         send.shape().to_string(), size);
+  }
+  if (!lie_apart(send, receive)) {
+    fail(ErrorKind::internal, "all-to-all in group '{}': send and receive overlap; give it separate buffers", group);
+  }
+}
+
+std::int64_t bytes_of(ConstTensor tensor) {
+  return static_cast<std::int64_t>(tensor.bytes());
+}
+
+std::int64_t width_of(ConstTensor tensor) {
+  return static_cast<std::int64_t>(size_of(tensor.dtype()));
+}
+
+}  // namespace
+
+// The scope of waiting for other ranks: told to the activity, its time charged to the meter's timers, if there are any.
+class Communicator::Wait {
+ public:
+  Wait(const Communicator& group, const Waiting& what, std::int64_t operation = 0) : activity_(group.activity_) {
+    if (activity_ != nullptr) {
+      outer_ = activity_->waiting();
+      outer_group_ = activity_->group();
+      activity_->begin_waiting(what, group.name_);
+    }
+    TrafficMeter* meter = group.meter_;
+    if (meter != nullptr && meter->timers != nullptr) section_.emplace(*meter->timers, Section::communication);
+    range_.emplace(group.ranges(), Transfer{.what = what, .group = group.name_.c_str(), .operation = operation});
+  }
+  ~Wait() {
+    if (activity_ == nullptr) return;
+    activity_->end_waiting();
+    if (outer_.verb != Verb::none) activity_->begin_waiting(outer_, outer_group_.data());
+  }
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+ private:
+  Activity* activity_;
+  Waiting outer_;  // a device's communicator waits in one of the host's
+  ShortText::Characters outer_group_{};
+  std::optional<Timers::Scope> section_;
+  std::optional<Range> range_;  // within the section
+};
+
+Transfer Communicator::starts(const Waiting& what, int channel) const {
+  return {.what = what,
+          .group = name_.c_str(),
+          .channel = channel,
+          .operation = meter_ != nullptr ? meter_->operations + 1 : 0,
+          .starts = true};
+}
+
+Pending::Pending(Pending&& other) noexcept
+    : communicator_(std::exchange(other.communicator_, nullptr)),
+      ticket_(other.ticket_),
+      what_(other.what_),
+      operation_(other.operation_) {}
+
+Pending& Pending::operator=(Pending&& other) noexcept {
+  if (this == &other) return *this;
+  internal_check(!active(), "a started operation is overwritten before its wait()");  // noexcept: terminates
+  communicator_ = std::exchange(other.communicator_, nullptr);
+  ticket_ = other.ticket_;
+  what_ = other.what_;
+  operation_ = other.operation_;
+  return *this;
+}
+
+Pending::~Pending() {
+  if (!active()) return;
+  if (communicator_->meter_ != nullptr) --communicator_->meter_->in_flight;
+  if (std::uncaught_exceptions() > 0) {
+    communicator_->abandon(ticket_);
+    return;
+  }
+  std::fprintf(stderr, "internal error: an operation in group '%s' was dropped without wait()\n",
+               communicator_->name().c_str());
+  std::terminate();
+}
+
+void Pending::wait() {
+  Communicator* communicator = std::exchange(communicator_, nullptr);
+  if (communicator == nullptr) return;
+  const Communicator::Wait wait(*communicator, what_, operation_);
+  if (communicator->meter_ != nullptr) --communicator->meter_->in_flight;
+  communicator->finish(ticket_);
+}
+
+bool Pending::ready() const {
+  return communicator_ == nullptr || communicator_->ready(ticket_);
+}
+
+Pending Communicator::pending(std::uint64_t ticket, double bytes_sent, std::int64_t messages, const Waiting& what) {
+  if (meter_ != nullptr) {
+    meter_->bytes_sent += std::llround(bytes_sent);
+    meter_->operations += 1;
+    meter_->messages += messages;
+    meter_->in_flight += 1;
+  }
+  return {this, ticket, what, meter_ != nullptr ? meter_->operations : 0};
+}
+
+void Communicator::check_reducible(DType type, const char* verb) const {
+  if (reduces(type)) return;
+  fail(ErrorKind::internal, "{} in group '{}': {} cannot be reduced", verb, name_, name_of(type));
+}
+
+bool Communicator::reduces(DType type) const {
+  return type != DType::u8;
+}
+
+Pending Communicator::start_all_reduce(Tensor values, Reduce reduce) {
+  check_tensor(values, "all-reduce", name_);
+  check_reducible(values.dtype(), "all-reduce");
+  if (size_ == 1 || values.elements() == 0) return {};
+  const Waiting what{Verb::all_reduce, -1, bytes_of(values)};
+  const Range range(ranges(), starts(what));
+  return pending(do_all_reduce(values, reduce), 2.0 * (size_ - 1) / size_ * static_cast<double>(values.bytes()),
+                 messages_of_all_reduce(values.elements(), width_of(values), rank_, size_), what);
+}
+
+Pending Communicator::start_all_gather(ConstTensor part, Tensor whole) {
+  check_tensor(part, "all-gather", name_);
+  check_tensor(whole, "all-gather", name_);
+  check_parts(whole, part, rank_, size_, "all-gather", name_);
+  if (part.elements() == 0) return {};
+  if (size_ == 1) {
+    if (part.data() != whole.data()) copy_alone(part, whole);
+    return {};
+  }
+  const Waiting what{Verb::all_gather, -1, bytes_of(whole)};
+  const Range range(ranges(), starts(what));
+  return pending(do_all_gather(part, whole), static_cast<double>(part.bytes()) * (size_ - 1),
+                 messages_of_all_gather(part.elements(), width_of(part), size_), what);
+}
+
+Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part) {
+  check_tensor(whole, "reduce-scatter", name_);
+  check_tensor(part, "reduce-scatter", name_);
+  check_reducible(part.dtype(), "reduce-scatter");
+  check_parts(whole, part, rank_, size_, "reduce-scatter", name_);
+  if (part.elements() == 0) return {};
+  if (size_ == 1) {
+    if (part.data() != whole.data()) copy_alone(whole, part);
+    return {};
+  }
+  const Waiting what{Verb::reduce_scatter, -1, bytes_of(whole)};
+  const Range range(ranges(), starts(what));
+  return pending(do_reduce_scatter(whole, part), static_cast<double>(part.bytes()) * (size_ - 1),
+                 messages_of_reduce_scatter(part.elements(), width_of(part), size_), what);
+}
+
+Pending Communicator::start_broadcast(Tensor values, int root) {
+  check_tensor(values, "broadcast", name_);
+  internal_check(root >= 0 && root < size_, "broadcast from a rank outside the group", root, size_);
+  if (size_ == 1 || values.elements() == 0) return {};
+  const Waiting what{Verb::broadcast, root, bytes_of(values)};
+  const Range range(ranges(), starts(what));
+  return pending(do_broadcast(values, root), root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0,
+                 messages_of_broadcast(values.elements(), width_of(values), root, rank_, size_), what);
+}
+
+Pending Communicator::start_all_to_all(ConstTensor send, Tensor receive) {
+  check_tensor(send, "all-to-all", name_);
+  check_tensor(receive, "all-to-all", name_);
+  check_exchange(send, receive, size_, name_);
+  if (send.elements() == 0) return {};
+  if (size_ == 1) {
+    copy_alone(send, receive);
+    return {};
+  }
+  const Waiting what{Verb::all_to_all, -1, bytes_of(send)};
+  const Range range(ranges(), starts(what));
+  return pending(do_all_to_all(send, receive), static_cast<double>(send.bytes()) / size_ * (size_ - 1),
+                 messages_of_all_to_all(send.elements() / size_, width_of(send), size_), what);
+}
+
+Pending Communicator::start_send(ConstTensor values, int to, int channel) {
+  check_tensor(values, "send", name_);
+  internal_check(to >= 0 && to < size_ && to != rank_, "send to oneself or to a rank outside the group", to, rank_,
+                 size_);
+  internal_check(channel >= 0 && channel <= kChannels, "send on a channel out of range", channel);
+  if (values.elements() == 0) return {};
+  const Waiting what{Verb::send, to, bytes_of(values)};
+  const Range range(ranges(), starts(what, channel));
+  return pending(do_send(values, to, channel), static_cast<double>(values.bytes()), messages_of_send(bytes_of(values)),
+                 what);
+}
+
+Pending Communicator::start_receive(Tensor values, int from, int channel) {
+  check_tensor(values, "receive", name_);
+  internal_check(from >= 0 && from < size_ && from != rank_, "receive from oneself or from a rank outside the group",
+                 from, rank_, size_);
+  internal_check(channel >= 0 && channel <= kChannels, "receive on a channel out of range", channel);
+  if (values.elements() == 0) return {};
+  const Waiting what{Verb::receive, from, bytes_of(values)};
+  const Range range(ranges(), starts(what, channel));
+  return pending(do_receive(values, from, channel), 0, 0, what);
+}
+
+void Communicator::barrier() {
+  if (size_ == 1) return;
+  if (meter_ != nullptr) meter_->operations += 1;
+  const Wait wait(*this, {Verb::barrier}, meter_ != nullptr ? meter_->operations : 0);
+  do_barrier();
+}
+
+void Communicator::progress() {
+  std::optional<Timers::Scope> section;
+  if (meter_ != nullptr && meter_->timers != nullptr) section.emplace(*meter_->timers, Section::communication);
+  const Range range(meter_ != nullptr && meter_->in_flight > 0 ? ranges() : nullptr, "progress");
+  do_progress();
+}
+
+void Communicator::all_reduce_values(std::span<double> values, Reduce reduce) {
+  host().all_reduce(Tensor(values.data(), {static_cast<std::int64_t>(values.size())}, DType::f64), reduce);
+}
+
+double Communicator::all_reduce_value(double value, Reduce reduce) {
+  all_reduce_values(std::span(&value, 1), reduce);
+  return value;
+}
+
+std::string Communicator::broadcast_text(const std::string& text, int root) {
+  verify(text.size() <= 1U << 30, ErrorKind::internal, "broadcast of a text of {} bytes", text.size());
+  auto length = static_cast<std::int32_t>(text.size());
+  host().broadcast(Tensor(&length, {1}, DType::i32), root);
+  std::string result = text;
+  result.resize(static_cast<std::size_t>(length));
+  host().broadcast(Tensor(result.data(), {length}, DType::u8), root);
+  return result;
+}
+
+namespace {
+
+// Texts on their way up a tree: each is its length in 8 bytes and its bytes.
+void append_text(std::string& texts, std::string_view text) {
+  const auto length = static_cast<std::uint64_t>(text.size());
+  texts.append(reinterpret_cast<const char*>(&length), sizeof length);
+  texts += text;
+}
+
+std::string_view take_text(std::string_view& texts) {
+  std::uint64_t length = 0;
+  internal_check(texts.size() >= sizeof length, "a gathered text without its length", texts.size());
+  std::memcpy(&length, texts.data(), sizeof length);
+  texts.remove_prefix(sizeof length);
+  internal_check(texts.size() >= length, "a gathered text is shorter than its length", texts.size(), length);
+  const std::string_view text = texts.substr(0, length);
+  texts.remove_prefix(length);
+  return text;
+}
+
+}  // namespace
+
+// Up a binomial tree: every rank sends its own text and those of the ranks below it to its parent.
+std::vector<std::string> Communicator::gather_texts(const std::string& text, int root) {
+  verify(text.size() <= 1U << 30, ErrorKind::internal, "gather of a text of {} bytes", text.size());
+  const int number = (rank_ + size_ - root) % size_;
+  const auto rank_of_number = [&](int n) { return (n + root) % size_; };
+  std::string below;
+  append_text(below, text);
+  for (int child = 0; child < tree_children(number, size_); ++child) {
+    const int from = rank_of_number(number + (1 << child));
+    double length = 0;
+    host().start_receive(Tensor(&length, {1}, DType::f64), from, kChannels).wait();
+    const auto bytes = static_cast<std::size_t>(length), before = below.size();
+    below.resize(before + bytes);
+    host()
+        .start_receive(Tensor(below.data() + before, {static_cast<std::int64_t>(bytes)}, DType::u8), from, kChannels)
+        .wait();
+  }
+  if (number != 0) {
+    const int parent = rank_of_number(number & (number - 1));
+    auto length = static_cast<double>(below.size());
+    host().start_send(ConstTensor(&length, {1}, DType::f64), parent, kChannels).wait();
+    host()
+        .start_send(ConstTensor(below.data(), {static_cast<std::int64_t>(below.size())}, DType::u8), parent, kChannels)
+        .wait();
+    return {};
+  }
+  std::vector<std::string> texts(static_cast<std::size_t>(size_), text);
+  std::string_view rest = below;
+  // Counting communicators bring nothing: the others' texts stay this rank's.
+  for (int other = 0; other < size_ && !rest.empty(); ++other) {
+    texts[static_cast<std::size_t>(rank_of_number(other))] = take_text(rest);
+  }
+  return texts;
+}
+
+std::unique_ptr<Communicator> Communicator::split(int colour, int key, const std::string& name) {
+  const Wait wait(*this, {Verb::split});
+  std::unique_ptr<Communicator> part = do_split(colour, key, name);
+  part->set_activity(activity_);
+  return part;
+}
+
+std::unique_ptr<Communicator> Communicator::split_known(const std::vector<int>& colours, const std::string& name) {
+  internal_check(colours.size() == static_cast<std::size_t>(size_), "split needs one colour for every rank",
+                 colours.size(), size_);
+  return split(colours[static_cast<std::size_t>(rank_)], rank_, name);
+}
+
+void Communicator::copy_alone(ConstTensor from, Tensor to) {
+  std::memcpy(to.data(), from.data(), from.bytes());
+}
+
+}  // namespace megatron

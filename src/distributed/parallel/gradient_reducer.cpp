@@ -1,0 +1,87 @@
+#include "distributed/parallel/gradient_reducer.h"
+
+namespace megatron {
+
+GradientReducer::GradientReducer(const ProcessGrid& grid, const ParameterStore& store, Shard shard)
+    : grid_(grid), store_(store), shard_(shard), sums_(store.buckets().size()), not_started_(sums_.size()) {
+  const std::vector<FlatRange> owned = store.owned_by(shard);
+  // The groups by the parameters that they sum: norms of query and key heads, and under sequence parallelism all norms,
+  // whole biases and the position table; keys and values of fewer groups than tensor ranks; tied tables.
+  add_axis(grid.tensor(), owned, [](const Parameter& parameter) { return parameter.tensor == Placement::partial; });
+  add_axis(grid.kv_replicas(), owned,
+           [](const Parameter& parameter) { return parameter.tensor == Placement::kv_replicated; });
+  for (int i = 0; i < grid.ties(); ++i) {
+    add_axis(grid.tie(i), owned, [i](const Parameter& parameter) { return parameter.tie == i; });
+  }
+}
+
+template <class Selects>
+void GradientReducer::add_axis(Communicator& group, const std::vector<FlatRange>& owned, const Selects& selects) {
+  if (group.size() == 1) return;
+  Axis& axis = axes_.emplace_back(Axis{.group = group});
+  for (const Parameter& parameter : store_.all()) {
+    if (selects(parameter)) axis.add(parameter, ParameterStore::parts_in(parameter, owned));
+  }
+}
+
+void GradientReducer::Axis::add(const Parameter& parameter, const std::vector<FlatRange>& parts) {
+  const bool vector = parameter.global_shape.rank() == 1;
+  if (vector) vector_elements += parameter.elements();
+  std::vector<FlatRange>& ranges = vector ? vectors : matrices;
+  for (const FlatRange& part : parts) {
+    // Key and value lie side by side: one message.
+    if (!ranges.empty() && ranges.back().end() == part.first) {
+      ranges.back().count += part.count;
+    } else {
+      ranges.push_back(part);
+    }
+  }
+}
+
+void GradientReducer::reduce_from(std::int64_t element) {
+  while (not_started_ > 0 && store_.buckets()[not_started_ - 1].first >= element) {
+    const std::size_t bucket = --not_started_;
+    const Bucket whole = store_.buckets()[bucket];
+    Communicator& copies = grid_.copies(whole.copies);
+    const Tensor gradients = store_.gradients().slice(0, whole.first, whole.count);
+    if (!store_.sharded()) {
+      sums_[bucket] = copies.start_all_reduce(gradients);
+    } else {
+      const FlatRange part = store_.part_of(bucket, shard_);
+      sums_[bucket] = copies.start_reduce_scatter(gradients, store_.gradients().slice(0, part.first, part.count));
+    }
+  }
+  grid_.copies().progress();  // moves every copy group: they share their transport
+}
+
+void GradientReducer::finish(Ops& ops, Arena& scratch) {
+  reduce_from(0);
+  for (std::size_t i = sums_.size(); i-- > 0;) sums_[i].wait();
+  not_started_ = sums_.size();
+  sum_other_groups(ops, scratch);
+}
+
+void GradientReducer::sum_other_groups(Ops& ops, Arena& scratch) const {
+  for (const Axis& axis : axes_) axis.sum(store_.gradients(), ops, scratch);
+}
+
+void GradientReducer::Axis::sum(Tensor gradients, Ops& ops, Arena& scratch) const {
+  for (const FlatRange& range : matrices) group.all_reduce(gradients.slice(0, range.first, range.count));
+  if (vector_elements == 0) return;
+  const ArenaScope scope(scratch);
+  const Tensor memory = scratch.allocate("packed partial gradients", {vector_elements}, DType::f32);
+  std::int64_t elements = 0;
+  for (const FlatRange& range : vectors) {
+    ops.copy(gradients.slice(0, range.first, range.count), memory.slice(0, elements, range.count));
+    elements += range.count;
+  }
+  const Tensor packed = memory.slice(0, 0, elements);
+  group.all_reduce(packed);
+  std::int64_t first = 0;
+  for (const FlatRange& range : vectors) {
+    ops.copy(packed.slice(0, first, range.count), gradients.slice(0, range.first, range.count));
+    first += range.count;
+  }
+}
+
+}  // namespace megatron

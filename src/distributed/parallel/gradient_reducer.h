@@ -1,0 +1,55 @@
+// GradientReducer: sums of gradients over the ranks that hold the same part of a parameter and each have a part of its
+// gradient. Afterwards every one of them has the same gradient, bit for bit. In place in store.gradients().
+#pragma once
+
+#include <vector>
+
+#include "distributed/comm/process_grid.h"
+#include "distributed/parallel/parameter.h"
+
+namespace megatron {
+
+/// The copies come first, each bucket over those of its group, while the backward still runs if reduce_from() is called
+/// (it runs against the order of the buffer); then the other groups, in the order in which the constructor adds them.
+/// The sums are the same numbers either way. With shards (distributed optimizer) each rank of the copies gets only the
+/// sums for the shard that it updates.
+class GradientReducer {
+ public:
+  /// The store must be allocated; both must outlive the reducer.
+  GradientReducer(const ProcessGrid& grid, const ParameterStore& store)
+      : GradientReducer(grid, store, shard_at(grid.at(), grid.shape())) {}
+  /// With the other groups' sums of what another of this rank's copies owns: for planning.
+  GradientReducer(const ProcessGrid& grid, const ParameterStore& store, Shard shard);
+
+  /// In the backward of a step's last micro-batch: nothing more is added to the gradients from this flat element on.
+  /// Starts the sums of the buckets that lie there, and moves along what is in flight.
+  void reduce_from(std::int64_t element);
+  /// After the last backward: starts what was not, waits for all, and sums over the other groups. `scratch` holds the
+  /// small ones packed together.
+  void finish(Ops& ops, Arena& scratch);
+  /// The sums over the other groups alone: for planning.
+  void sum_other_groups(Ops& ops, Arena& scratch) const;
+
+ private:
+  // Gradients that this rank sums over a group after its copies: vectors are many and small, and travel packed
+  // together; matrices are summed where they lie.
+  struct Axis {
+    Communicator& group;
+    std::vector<FlatRange> vectors = {}, matrices = {};
+    std::int64_t vector_elements = 0;  // with those that other shards own: scratch is then the same for all
+
+    void add(const Parameter& parameter, const std::vector<FlatRange>& parts);
+    void sum(Tensor gradients, Ops& ops, Arena& scratch) const;
+  };
+  template <class Selects>
+  void add_axis(Communicator& group, const std::vector<FlatRange>& owned, const Selects& selects);
+
+  const ProcessGrid& grid_;
+  const ParameterStore& store_;
+  Shard shard_;
+  std::vector<Pending> sums_;  // by bucket; started from the back
+  std::size_t not_started_;    // a count from the first
+  std::vector<Axis> axes_;     // groups of more than one rank, in the order of their sums
+};
+
+}  // namespace megatron

@@ -1,0 +1,248 @@
+#include "distributed/parallel/parameter.h"
+
+#include <algorithm>
+
+#include "base/core/philox.h"
+
+namespace megatron {
+
+namespace {
+constexpr std::int64_t kAlignment = 16;  // elements: 64 bytes of f32
+
+std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+Shards all_copies(const GridShape& shape) {
+  return {shape.copies(CopyGroup::dense), shape.copies(CopyGroup::experts)};
+}
+
+Shard shard_at(const GridCoordinates& at, const GridShape& shape) {
+  return {copy_rank(CopyGroup::dense, at, shape), copy_rank(CopyGroup::experts, at, shape)};
+}
+
+int ParameterStore::declare(Parameter parameter, bool adjacent) {
+  internal_check(values_.empty(), "parameter declared after the store was allocated");
+  internal_check(names_.insert(parameter.name).second, "two parameters of one name on one rank");
+  parameter.adjacent = adjacent;
+  parameters_.push_back(std::move(parameter));
+  return static_cast<int>(parameters_.size()) - 1;
+}
+
+int ParameterStore::declare_constant(const std::string& name, std::vector<float> numbers) {
+  internal_check(values_.empty(), "constant declared after the store was allocated");
+  for (std::size_t i = 0; i < constants_.size(); ++i) {
+    if (constants_[i].name != name) continue;
+    internal_check(constants_[i].numbers == numbers, "two constants of one name");
+    return static_cast<int>(i);
+  }
+  constants_.push_back({name, std::move(numbers), {}});
+  return static_cast<int>(constants_.size()) - 1;
+}
+
+int ParameterStore::declare_state(ModelState state) {
+  internal_check(values_.empty(), "state declared after the store was allocated");
+  internal_check(names_.insert(state.name).second, "two parameters of one name on one rank");
+  states_.push_back(std::move(state));
+  return static_cast<int>(states_.size()) - 1;
+}
+
+std::size_t ParameterStore::constant_bytes() const {
+  std::int64_t elements = 0, largest = 0;
+  for (const Constant& constant : constants_) {
+    elements += round_up(static_cast<std::int64_t>(constant.numbers.size()), kAlignment);
+  }
+  for (const ModelState& state : states_) {
+    elements += round_up(state.elements(), kAlignment);
+    largest = std::max(largest, state.elements());
+  }
+  return static_cast<std::size_t>(elements + round_up(largest, kAlignment)) * sizeof(float);
+}
+
+void ParameterStore::mark_tied(int index, int tie, bool owner) {
+  Parameter& parameter = parameters_[static_cast<std::size_t>(index)];
+  parameter.tie = tie;
+  parameter.owner = parameter.owner && owner;
+}
+
+void ParameterStore::set_views(Tensor values, Tensor gradients) {
+  values_ = values;
+  gradients_ = gradients;
+  for (Parameter& parameter : parameters_) {
+    const std::int64_t count = parameter.elements();
+    parameter.value = values.slice(0, parameter.first, count).view(parameter.box.extent);
+    if (gradients) parameter.gradient = gradients.slice(0, parameter.first, count).view(parameter.box.extent);
+  }
+}
+
+// A bucket ends before and after a parameter that is tied (with shards), where the
+// next one is copied by other ranks, and when it has enough; never between parameters that must lie side by side.
+void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
+  internal_check(shards.experts >= 1 && shards.dense % shards.experts == 0,
+                 "copies of experts are some of those of dense parameters", shards.dense, shards.experts);
+  shards_ = shards;
+  const std::int64_t enough = std::max(bucket_elements, parameter_elements() / kMostBuckets);
+  const auto alone = [&](const Parameter& parameter) { return sharded() && parameter.tie != kNone; };
+  const Parameter* last = nullptr;
+  Bucket bucket;  // the one that is open
+  for (Parameter& parameter : parameters_) {
+    const bool with_last = last != nullptr && last->copies == parameter.copies;
+    if (!parameter.adjacent) {
+      if (bucket.count >= enough || !with_last || alone(parameter) || alone(*last)) close_bucket(bucket);
+      flat_elements_ = round_up(flat_elements_, kAlignment);
+    }
+    internal_check(!parameter.adjacent || with_last, "parameters that lie side by side are summed together");
+    if (bucket.count == 0) {
+      bucket.first = flat_elements_;
+      bucket.copies = parameter.copies;
+    }
+    parameter.first = flat_elements_;
+    flat_elements_ += parameter.elements();
+    bucket.count = flat_elements_ - bucket.first;
+    last = &parameter;
+  }
+  close_bucket(bucket);
+}
+
+void ParameterStore::close_bucket(Bucket& bucket) {
+  if (bucket.count == 0) return;
+  if (sharded()) {
+    bucket.count =
+        round_up(bucket.count, kAlignment * shards_.of(bucket.copies));  // every shard's part begins aligned, too
+    flat_elements_ = bucket.end();
+  }
+  buckets_.push_back(bucket);
+  bucket = {};
+}
+
+FlatRange ParameterStore::part_of(std::size_t bucket, Shard shard) const {
+  const Bucket whole = buckets_[bucket];
+  const std::int64_t count = whole.count / shards_.of(whole.copies);
+  return {whole.first + shard.of(whole.copies) * count, count};
+}
+
+std::vector<FlatRange> ParameterStore::owned_by(Shard shard) const {
+  if (!sharded()) return {{0, flat_elements_}};
+  std::vector<FlatRange> owned;
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) owned.push_back(part_of(bucket, shard));
+  return owned;
+}
+
+std::vector<FlatRange> ParameterStore::parts_in(const Parameter& parameter, const std::vector<FlatRange>& ranges) {
+  std::vector<FlatRange> parts;
+  const std::int64_t begin = parameter.first, end = parameter.first + parameter.elements();
+  for (const FlatRange& range : ranges) {
+    const std::int64_t first = std::max(begin, range.first), stop = std::min(end, range.end());
+    if (first < stop) parts.push_back({first, stop - first});
+  }
+  return parts;
+}
+
+void ParameterStore::allocate(Device& device, DType value_type, Shards shards, std::int64_t bucket_elements) {
+  lay_out(shards, bucket_elements);
+  const Tensor values = allocate_flat(value_buffer_, device, value_type);
+  set_views(values, allocate_flat(gradient_buffer_, device, DType::f32));
+  allocate_constants(device);
+}
+
+void ParameterStore::allocate_values(Device& device, DType value_type) {
+  lay_out({}, kBucketElements);
+  set_views(allocate_flat(value_buffer_, device, value_type), {});
+  allocate_constants(device);
+}
+
+Tensor ParameterStore::allocate_flat(Buffer& buffer, Device& device, DType type) const {
+  buffer = Buffer(device, static_cast<std::size_t>(flat_elements_) * size_of(type));
+  return buffer.tensor({flat_elements_}, type);
+}
+
+void ParameterStore::allocate_constants(Device& device) {
+  constant_buffer_ = Buffer(device, constant_bytes());
+  Arena arena("constants", constant_buffer_);
+  place_constants(arena);
+  const auto upload = [&](Tensor tensor, const std::vector<float>& numbers) {
+    device.copy_to_device(tensor.data(), numbers.data(), tensor.bytes());
+  };
+  for (const Constant& constant : constants_) upload(constant.tensor, constant.numbers);
+  if (states_.empty()) return;
+  const std::vector<float> zeros(static_cast<std::size_t>(zeros_.elements()));
+  upload(zeros_, zeros);
+  for (const ModelState& state : states_) upload(state.value, zeros);
+}
+
+void ParameterStore::place_constants(Arena& arena) {
+  for (Constant& constant : constants_) {
+    constant.tensor = arena.allocate("a constant", {static_cast<std::int64_t>(constant.numbers.size())}, DType::f32);
+  }
+  std::int64_t largest = 0;
+  for (ModelState& state : states_) {
+    state.value = arena.allocate("a state", state.box.extent, DType::f32);
+    largest = std::max(largest, state.elements());
+  }
+  if (largest > 0) zeros_ = arena.allocate("moments of states", {largest}, DType::f32);
+}
+
+void ParameterStore::allocate_sizing(DType value_type, Shards shards, std::int64_t bucket_elements) {
+  lay_out(shards, bucket_elements);
+  Arena values("values"), gradients("gradients");
+  set_views(values.allocate("values", {flat_elements_}, value_type),
+            gradients.allocate("gradients", {flat_elements_}, DType::f32));
+  Arena constants("constants");
+  place_constants(constants);
+}
+
+void ParameterStore::initialize(Ops& ops, std::uint64_t seed) {
+  draw_initial(ops, seed, values_);
+  ops.fill(gradients_, 0);
+}
+
+void ParameterStore::draw_initial(Ops& ops, std::uint64_t seed, Tensor numbers) const {
+  internal_check(numbers.dtype() == DType::f32 && numbers.elements() == flat_elements_,
+                 "initial numbers need a flat f32 tensor of the store's size", numbers.dtype(), numbers.shape(),
+                 flat_elements_);
+  ops.fill(numbers, 0);
+  for (const Parameter& parameter : parameters_) {
+    const Tensor value = numbers.slice(0, parameter.first, parameter.elements()).view(parameter.box.extent);
+    if (parameter.initialization.deviation <= 0) {
+      ops.fill(value, parameter.initialization.constant);
+      continue;
+    }
+    const bool matrix = parameter.global_shape.rank() == 2;
+    internal_check(matrix, "only matrices are initialised from a normal distribution");
+    ops.normal({.y = value,
+                .key = random_key(seed, 0, hash_name(parameter.name)),
+                .deviation = static_cast<float>(parameter.initialization.deviation),
+                .first_row = parameter.box.offset[0],
+                .first_column = parameter.box.offset[1],
+                .global_columns = parameter.global_shape[1]});
+  }
+}
+
+Tensor ParameterStore::joint(Tensor flat, int index, int count, std::int64_t columns) const {
+  std::int64_t elements = 0;
+  for (int i = index; i < index + count; ++i) {
+    internal_check(at(i).first == at(index).first + elements, "joint view of parameters that are not adjacent",
+                   at(i).first, at(index).first + elements);
+    elements += at(i).elements();
+  }
+  const Tensor view = flat.slice(0, at(index).first, elements);
+  return columns == 0 ? view : view.view({elements / columns, columns});
+}
+
+Tensor ParameterStore::joint_value(int index, int count, std::int64_t columns) const {
+  return joint(values_, index, count, columns);
+}
+
+Tensor ParameterStore::joint_gradient(int index, int count, std::int64_t columns) const {
+  return joint(gradients_, index, count, columns);
+}
+
+std::int64_t ParameterStore::parameter_elements() const {
+  std::int64_t sum = 0;
+  for (const Parameter& parameter : parameters_) sum += parameter.elements();
+  return sum;
+}
+
+}  // namespace megatron

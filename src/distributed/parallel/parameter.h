@@ -1,0 +1,202 @@
+// Parameter: the one record that says what a weight is, which part of it this rank holds, and who answers for it.
+//
+// Initialisation, gradient sums, the norm, weight decay, checkpointing and reshaping read this record and nothing else.
+// ParameterStore owns the memory: one flat buffer of values, one of f32 gradients, in the order of declaration; and a
+// little one of constants.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/ops/device.h"
+#include "backend/ops/ops.h"
+#include "backend/tensor/memory.h"
+#include "backend/tensor/tensor.h"
+#include "distributed/comm/process_grid.h"
+
+namespace megatron {
+
+/// A rectangular part of a global tensor.
+struct Box {
+  Shape offset, extent;
+};
+
+/// The effect of the tensor axis on a parameter.
+enum class Placement {
+  split,          ///< each rank holds another part
+  replica,        ///< same value, and every rank computes the whole gradient
+  partial,        ///< same value; the gradient must be summed over the tensor group
+  kv_replicated,  ///< split, by fewer parts than there are ranks: the grid's kv_replicas group holds the same one, and
+                  ///< the gradient must be summed over that group
+};
+
+struct Initialization {
+  double deviation = 0;  ///< > 0: normal; else `constant` everywhere
+  double constant = 0;
+};
+
+/// In place of the index of a parameter, constant or tie: there is none.
+inline constexpr int kNone = -1;
+
+struct Parameter {
+  std::string name;  ///< layout-independent: "layers.7.attention.query.weight"
+  Shape global_shape;
+  Box box;  ///< this rank's part of the global tensor
+  Placement tensor = Placement::replica;
+  CopyGroup copies = CopyGroup::dense;  ///< ranks that hold the same box, over which the gradient must be summed
+  int tie = kNone;    ///< the grid's tie whose stages hold the same box, over which the gradient must be summed
+  bool owner = true;  ///< exactly one rank of each copy of the model counts each element. A copy of the model is tensor
+                      ///< × pipeline; of its experts tensor × pipeline × expert
+  bool decay = true;  ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
+  Initialization initialization;
+
+  bool adjacent = false;   ///< lies directly after its predecessor
+  std::int64_t first = 0;  ///< first element in the flat buffers, from allocate() on
+  Tensor value;            ///< view of box.extent
+  Tensor gradient;         ///< f32, same shape
+
+  std::int64_t elements() const { return box.extent.elements(); }
+};
+
+/// Numbers of the model that no gradient trains: a router's choice bias. f32, 0 at first, equal on all ranks of a
+/// stage, and changed by the same rule on each. Checkpoints hold them as tensors whose moments are 0.
+struct ModelState : Parameter {
+  std::int64_t row = 0;  ///< its row of the counts that change it: the layer's place among those that have such numbers
+};
+
+/// A slice that a checkpoint reads or writes: `count` elements of a parameter's box, from flat element `first` of the
+/// box on, with their optimizer state. All f32, contiguous, [count].
+struct TensorSlice {
+  std::string name;
+  Shape global_shape;
+  Box box;
+  std::int64_t first = 0, count = 0;
+  Tensor value, m, v;  ///< m and v may be absent (weights only), or v (an optimizer with one moment)
+
+  /// Optimizer state of the value: both moments, m alone, or none.
+  int moments() const { return m.empty() ? 0 : v.empty() ? 1 : 2; }
+};
+
+/// A range of the flat buffers, in elements.
+struct FlatRange {
+  std::int64_t first = 0, count = 0;
+  std::int64_t end() const { return first + count; }
+};
+
+/// A range that is summed, and cut into shards, as one.
+struct Bucket : FlatRange {
+  CopyGroup copies = CopyGroup::dense;
+};
+
+/// How many ranks of each copy group divide the optimizer's state among them: 1, or all.
+struct Shards {
+  int dense = 1, experts = 1;
+  int of(CopyGroup group) const { return group == CopyGroup::experts ? experts : dense; }
+};
+
+/// A rank's number among them.
+struct Shard {
+  int dense = 0, experts = 0;
+  int of(CopyGroup group) const { return group == CopyGroup::experts ? experts : dense; }
+};
+
+/// Every rank of each copy group.
+Shards all_copies(const GridShape& shape);
+Shard shard_at(const GridCoordinates& at, const GridShape& shape);
+
+class ParameterStore {
+ public:
+  static constexpr std::int64_t kBucketElements = std::int64_t{4} << 20;
+  static constexpr std::int64_t kMostBuckets = 256;  ///< they may all be in flight: larger models have larger ones
+
+  /// Registers a parameter (its place and views are set by allocate()). Parameters that are declared with `adjacent`
+  /// lie directly after their predecessor, so that several records can be one matrix to a matmul; all others start at
+  /// a multiple of 16 elements. Returns its index.
+  int declare(Parameter parameter, bool adjacent = false);
+
+  /// Says that the parameter has copies on the stages of a tie of the grid: their gradients are summed, one counts.
+  void mark_tied(int index, int tie, bool owner);
+
+  /// Registers numbers that layers compute with and that are not trained (slopes, frequencies): f32, on the device from
+  /// allocate() on. Those of an equal name are the same and kept once. Returns their index.
+  int declare_constant(const std::string& name, std::vector<float> numbers);
+
+  /// Registers numbers that are not trained and that checkpoints hold. Returns their index among states().
+  int declare_state(ModelState state);
+
+  /// Allocates both flat buffers and sets the views; gradients are `f32` whatever the values are. After this nothing
+  /// can be declared. With `shards` every bucket is padded so that it can be cut into as many equal parts as its group
+  /// has, and a tied parameter is a separate bucket: its parts are then the same elements on each of its stages.
+  void allocate(Device& device, DType value_type, Shards shards = {}, std::int64_t bucket_elements = kBucketElements);
+  /// Values alone, for models that only run forward: gradients() stays empty.
+  void allocate_values(Device& device, DType value_type);
+  /// As allocate, but with addresses that must not be dereferenced: for planning.
+  void allocate_sizing(DType value_type, Shards shards = {}, std::int64_t bucket_elements = kBucketElements);
+
+  /// Sets f32 values from their Initialization and gradients to 0. (Optimizer::initialize does values of any type.)
+  void initialize(Ops& ops, std::uint64_t seed);
+  /// Sets `numbers`, flat f32 [flat_elements], to the parameters' initial ones, as functions of (seed, name, global
+  /// element index); gaps to 0.
+  void draw_initial(Ops& ops, std::uint64_t seed, Tensor numbers) const;
+
+  const std::vector<Parameter>& all() const { return parameters_; }
+  const Parameter& at(int index) const { return parameters_[static_cast<std::size_t>(index)]; }
+  /// One view over `count` adjacent parameters from `index` on, as a matrix [rows, columns] (columns 0: a vector).
+  Tensor joint_value(int index, int count, std::int64_t columns) const;
+  Tensor joint_gradient(int index, int count, std::int64_t columns) const;
+
+  ConstTensor constant(int index) const { return constants_[static_cast<std::size_t>(index)].tensor; }
+  std::size_t constant_bytes() const;  ///< states included
+  const std::vector<ModelState>& states() const { return states_; }
+  const ModelState& state(int index) const { return states_[static_cast<std::size_t>(index)]; }
+  /// f32 [count] for a state with this number of elements: stands for its optimizer's moments in a checkpoint.
+  Tensor zeros(std::int64_t count) const { return zeros_.slice(0, 0, count); }
+
+  std::int64_t flat_elements() const { return flat_elements_; }  ///< with gaps and padding
+  std::int64_t parameter_elements() const;                       ///< on this rank, without gaps
+  Tensor values() const { return values_; }                      ///< flat [flat_elements]
+  Tensor gradients() const { return gradients_; }                ///< flat f32 [flat_elements]; gaps stay 0
+
+  /// All parameters, in pieces that end after a parameter and hold about bucket_elements of one copy group each: what
+  /// is summed as one, perhaps while the backward still runs.
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  bool sharded() const { return shards_.dense > 1; }
+  /// The part of a bucket that belongs to a rank of its copies, where there are shards.
+  FlatRange part_of(std::size_t bucket, Shard shard) const;
+  /// The ranges whose optimizer state a rank keeps: its part of every bucket, or everything (in one range) where there
+  /// are no shards. In the buffer's order.
+  std::vector<FlatRange> owned_by(Shard shard) const;
+  /// The parts of a parameter that lie in `ranges`, which are in the buffer's order.
+  static std::vector<FlatRange> parts_in(const Parameter& parameter, const std::vector<FlatRange>& ranges);
+
+ private:
+  Tensor allocate_flat(Buffer& buffer, Device& device, DType type) const;
+  void allocate_constants(Device& device);
+  void place_constants(Arena& arena);
+  void set_views(Tensor values, Tensor gradients);
+  void lay_out(Shards shards, std::int64_t bucket_elements);
+  void close_bucket(Bucket& bucket);
+  Tensor joint(Tensor flat, int index, int count, std::int64_t columns) const;
+
+  struct Constant {
+    std::string name;
+    std::vector<float> numbers;
+    Tensor tensor;
+  };
+
+  std::vector<Parameter> parameters_;
+  std::set<std::string> names_;
+  std::vector<Constant> constants_;
+  std::vector<ModelState> states_;
+  Tensor zeros_;  // as many as the largest state has
+  Buffer constant_buffer_;
+  std::int64_t flat_elements_ = 0;
+  Buffer value_buffer_, gradient_buffer_;
+  Tensor values_, gradients_;
+  std::vector<Bucket> buckets_;
+  Shards shards_;
+};
+
+}  // namespace megatron

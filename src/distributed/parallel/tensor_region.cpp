@@ -1,0 +1,36 @@
+#include "distributed/parallel/tensor_region.h"
+
+namespace megatron {
+
+namespace {
+Shape whole_shape(const ConstTensor& outside, int size) {
+  Shape shape = outside.shape();
+  shape[0] *= size;
+  return shape;
+}
+}  // namespace
+
+ConstTensor TensorRegion::enter(Arena& arena, ConstTensor outside) const {
+  Entering entering = start_enter(arena, outside);
+  entering.gathered.wait();
+  return entering.whole;
+}
+
+TensorRegion::Entering TensorRegion::start_enter(Arena& arena, ConstTensor outside) const {
+  if (!sequence_parallel_) return {outside, {}};
+  const Tensor whole = arena.allocate("gathered sequence", whole_shape(outside, size()), outside.dtype());
+  return {whole, tensor_.start_all_gather(outside, whole)};
+}
+
+Tensor TensorRegion::partial_sum_buffer(Arena& arena, Tensor outside) const {
+  if (!sequence_parallel_) return outside;
+  return arena.allocate("share of a sum", whole_shape(outside, size()), outside.dtype());
+}
+
+Pending TensorRegion::start_leave(Tensor share, Tensor outside) const {
+  if (sequence_parallel_) return tensor_.start_reduce_scatter(share, outside);
+  internal_check(share.data() == outside.data(), "share of a tensor-parallel sum is not the sum itself");
+  return tensor_.start_all_reduce(outside);
+}
+
+}  // namespace megatron

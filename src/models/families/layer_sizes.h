@@ -1,0 +1,20 @@
+// Sizes of the layers of src/models/layers, as ModelConfig names them: for every family whose layers these are.
+#pragma once
+
+#include "config/schema/config.h"
+#include "distributed/comm/process_grid.h"
+#include "models/layers/block.h"
+#include "models/layers/embedding.h"
+
+namespace megatron {
+
+/// Whether a token sees those after it.
+enum class Sight { earlier, all };
+
+NormSizes norm_sizes(const ModelConfig& model);
+/// With the experts of those layers that have them; `own_terms` are the terms of the model's loss in front of theirs.
+BlockSizes block_sizes(const ModelConfig& model, const ProcessGrid& grid, Sight sight, int own_terms = 1);
+/// Without types.
+EmbeddingSizes embedding_sizes(const ModelConfig& model);
+
+}  // namespace megatron

@@ -1,0 +1,77 @@
+#include "models/layers/mlp.h"
+
+#include <vector>
+
+namespace megatron {
+
+namespace {
+
+ColumnParallelLinear declare_up(ParameterBuilder& builder, const std::string& name, const MlpSizes& sizes) {
+  std::vector<std::string> records = {name + ".up"};
+  if (is_gated(sizes.activation)) records.insert(records.begin(), name + ".gate");
+  int weight = kNone, bias = kNone;
+  for (const std::string& record : records) {
+    const int index = builder.column_parallel_weight(record + ".weight", sizes.ffn, sizes.hidden, sizes.deviation,
+                                                     /*adjacent=*/&record != &records.front());
+    if (&record == &records.front()) weight = index;
+  }
+  for (const std::string& record : records) {
+    if (!sizes.bias) break;
+    const int index =
+        builder.column_parallel_bias(record + ".bias", sizes.ffn, /*adjacent=*/&record != &records.front());
+    if (&record == &records.front()) bias = index;
+  }
+  return {builder.store(), weight, bias, static_cast<int>(records.size()), sizes.hidden};
+}
+
+RowParallelLinear declare_down(ParameterBuilder& builder, const std::string& name, const MlpSizes& sizes) {
+  const int weight =
+      builder.row_parallel_weight(name + ".down.weight", sizes.hidden, sizes.ffn, sizes.output_deviation);
+  const int bias = sizes.bias ? builder.replicated_vector(name + ".down.bias", sizes.hidden, 0) : kNone;
+  return {builder.store(), weight, bias};
+}
+
+}  // namespace
+
+Mlp::Mlp(ParameterBuilder& builder, const std::string& name, const MlpSizes& sizes)
+    : activation_(sizes.activation), up_(declare_up(builder, name, sizes)), down_(declare_down(builder, name, sizes)) {}
+
+void Mlp::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
+  activate(context, x, saved);
+  project(context, saved, y);
+}
+
+void Mlp::activate(Context& context, ConstTensor x, Saved& saved) const {
+  const std::int64_t s = context.rows().sequence, b = context.micro_batch.samples;
+  saved.x = x;
+  saved.up = context.saved->allocate("mlp up", {s, b, up_.local_out()}, context.pass.activation_type);
+  saved.activated = context.saved->allocate("mlp activated", {s, b, down_.local_in()}, context.pass.activation_type);
+
+  up_.forward(context, x, activation_, saved.up, saved.activated);
+}
+
+void Mlp::project(Context& context, const Saved& saved, Tensor y) const {
+  down_.forward(context, saved.activated, y);
+}
+
+void Mlp::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
+  const ArenaScope scope(context.scratch);
+  const Tensor dactivated = context.scratch.allocate("mlp gradient", saved.activated.shape(), saved.activated.dtype());
+  const Tensor dup = context.weight_gradients->place(saved.up, [&] {
+    return is_gated(activation_) ? context.scratch.allocate("mlp up gradient", saved.up.shape(), saved.up.dtype())
+                                 : dactivated;
+  });
+
+  down_.backward(context, dy, saved.activated,
+                 {.dy = {},
+                  .weight = {},
+                  .product = as_matrix(saved.up),
+                  .bias = up_.bias(),
+                  .dactivated = as_matrix(dactivated),
+                  .dproduct = as_matrix(dup),
+                  .dbias = up_.bias_gradient(),
+                  .activation = activation_});
+  up_.backward(context, dup, saved.x, dx);
+}
+
+}  // namespace megatron

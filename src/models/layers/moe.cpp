@@ -1,0 +1,147 @@
+#include "models/layers/moe.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace megatron {
+
+namespace {
+
+std::int64_t experts_here(const MoeSizes& sizes) {
+  return exact_division(sizes.router.experts, sizes.expert_ranks->size(), "experts over expert ranks");
+}
+
+Experts declare_experts(ParameterBuilder& builder, const std::string& name, const MoeSizes& sizes) {
+  ParameterBuilder of_experts = builder.of_experts();
+  const std::int64_t count = experts_here(sizes);
+  return {of_experts, name, sizes.expert, sizes.expert_ranks->rank() * count, count};
+}
+
+/// Places for a sample of `s` tokens, of which none chooses an expert twice.
+std::int64_t capacity_of(const MoeSizes& sizes, std::int64_t s, double factor) {
+  const double share = static_cast<double>(s * sizes.router.top_k) / static_cast<double>(sizes.router.experts);
+  const double places = std::min(static_cast<double>(s), std::ceil(share * factor));  // any factor fits an integer
+  return std::min(s, std::max(static_cast<std::int64_t>(places), sizes.minimum_capacity));
+}
+
+}  // namespace
+
+Moe::Moe(ParameterBuilder& builder, const std::string& name, const MoeSizes& sizes, std::int64_t layer)
+    : sizes_(sizes),
+      ranks_(sizes.expert_ranks),
+      router_(builder, name + ".router", sizes.router, layer),
+      experts_(declare_experts(builder, name + ".experts", sizes)) {}
+
+ExpertSlots Moe::layout(const Context& context) const {
+  const std::int64_t s = context.rows().sequence;
+  const double factor = context.pass.training ? sizes_.capacity_factor : sizes_.evaluation_capacity_factor;
+  const std::int64_t capacity = context.pass.experts_take_all ? s : capacity_of(sizes_, s, factor);
+  // Expert ranks exchange each token once, though every tensor rank has it: each sends its part of the places.
+  return {.experts = sizes_.router.experts,
+          .capacity = capacity,
+          .parts = exchanges() ? context.region.size() : 1,
+          .groups = ranks_->size()};
+}
+
+std::int64_t Moe::own_slots(const Router::Saved& routes, const Context& context) const {
+  return exact_division(routes.entries.elements(), exchanges() ? context.region.size() : 1, "slots over tensor ranks");
+}
+
+std::int64_t Moe::first_slot(const Router::Saved& routes, const Context& context) const {
+  return exchanges() ? context.region.rank() * own_slots(routes, context) : 0;
+}
+
+ConstTensor Moe::own_entries(const Router::Saved& routes, const Context& context) const {
+  return routes.entries.slice(0, first_slot(routes, context), own_slots(routes, context));
+}
+
+void Moe::activate(Context& context, ConstTensor x, Saved& saved) const {
+  if (dropless()) return activate_rounds(context, x, saved);
+  const ExpertSlots layout = this->layout(context);
+  const std::int64_t experts = experts_.count(), h = x.dim(2), b = x.dim(1);
+  const DType type = context.pass.activation_type;
+  Arena& keep = *context.saved;
+  const std::int64_t rows = layout.parts * layout.groups * layout.part_capacity() * b;  // one expert's
+  saved.x = x;
+  saved.routes = router_.make_saved(context, layout);
+  saved.inputs = keep.allocate("expert inputs", {experts, rows, h}, type);
+  saved.up = keep.allocate("expert up", {experts, rows, experts_.local_up()}, type);
+  saved.activated = keep.allocate("expert activated", {experts, rows, experts_.local_ffn()}, type);
+  saved.outputs = keep.allocate("expert outputs", {own_slots(saved.routes, context), h}, type);
+
+  const ArenaScope scope(context.scratch);
+  const ConstTensor whole = context.region.enter(context.scratch, x);
+  router_.forward(context, whole, layout, saved.routes);
+  const Tensor sent =
+      exchanges() ? context.scratch.allocate("tokens for experts", saved.outputs.shape(), type) : saved.inputs;
+  context.ops.dispatch_rows({.x = as_matrix(whole),
+                             .entries = own_entries(saved.routes, context),
+                             .gates = {},
+                             .top_k = sizes_.router.top_k,
+                             .y = as_matrix(sent)});
+  const ExpertRows rows_through{.experts = experts, .sent = sent, .inputs = saved.inputs, .outputs = saved.outputs};
+  through_experts(context, *ranks_, rows_through, [&](std::int64_t i, ConstTensor input, Tensor output) {
+    experts_.forward(context, i, input, of_expert(saved.up, i, experts), of_expert(saved.activated, i, experts),
+                     output);
+  });
+}
+
+void Moe::project(Context& context, const Saved& saved, Tensor y) const {
+  if (dropless()) return project_rounds(context, saved, y);
+  const ArenaScope scope(context.scratch);
+  const Tensor share = context.region.partial_sum_buffer(context.scratch, y);
+  context.ops.combine_rows({.x = saved.outputs,
+                            .slots = as_matrix(saved.routes.slots),
+                            .first_slot = first_slot(saved.routes, context),
+                            .gates = as_matrix(saved.routes.gates),
+                            .y = as_matrix(share)});
+  context.region.start_leave(share, y).wait();
+}
+
+void Moe::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
+  if (dropless()) return backward_rounds(context, dy, saved, dx);
+  const ArenaScope scope(context.scratch);
+  const std::int64_t experts = experts_.count(), first = first_slot(saved.routes, context);
+  const DType type = saved.outputs.dtype();
+  const Tensor dgates = context.scratch.allocate("gradient of gates", saved.routes.gates.shape(), DType::f32);
+  // The gradient of the experts' outputs, which are read once more before it is set.
+  const Tensor outputs =
+      saved.outputs.elements() == saved.inputs.elements() ? saved.outputs.view(saved.inputs.shape()) : Tensor();
+  const auto allocate_douts = [&] {
+    return context.weight_gradients->allocate(context, "gradient of expert outputs", saved.inputs.shape(), type);
+  };
+  const Tensor douts = outputs ? context.weight_gradients->place(outputs, allocate_douts) : allocate_douts();
+  const Tensor dslots = context.scratch.allocate("gradient of tokens for experts", saved.outputs.shape(), type);
+  {
+    const ArenaScope inner(context.scratch);
+    const ConstTensor whole = context.region.enter(context.scratch, dy);
+    context.ops.combine_gates_backward({.x = saved.outputs,
+                                        .slots = as_matrix(saved.routes.slots),
+                                        .first_slot = first,
+                                        .dy = as_matrix(whole),
+                                        .dgates = as_matrix(dgates)});
+    if (context.region.size() > 1) context.region.communicator().all_reduce(dgates);
+    const Tensor sent =
+        exchanges() ? context.scratch.allocate("gradients for experts", saved.outputs.shape(), type) : douts;
+    context.ops.dispatch_rows({.x = as_matrix(whole),
+                               .entries = own_entries(saved.routes, context),
+                               .gates = as_matrix(saved.routes.gates),
+                               .top_k = sizes_.router.top_k,
+                               .y = as_matrix(sent)});
+    const ExpertRows rows{.experts = experts, .sent = sent, .inputs = douts, .outputs = dslots};
+    through_experts(context, *ranks_, rows, [&](std::int64_t i, ConstTensor dout, Tensor dinput) {
+      experts_.backward(context, i, dout, of_expert(saved.inputs, i, experts), of_expert(saved.up, i, experts),
+                        of_expert(saved.activated, i, experts), dinput);
+    });
+  }
+  {
+    const ArenaScope inner(context.scratch);
+    const Tensor share = context.region.partial_sum_buffer(context.scratch, dx);
+    context.ops.combine_rows(
+        {.x = dslots, .slots = as_matrix(saved.routes.slots), .first_slot = first, .gates = {}, .y = as_matrix(share)});
+    context.region.start_leave(share, dx).wait();
+  }
+  router_.backward(context, dgates, saved.x, saved.routes, dx);
+}
+
+}  // namespace megatron

@@ -1,0 +1,128 @@
+#include "models/layers/router.h"
+
+#include "models/layers/as_matrix.h"
+
+namespace megatron {
+
+namespace {
+
+/// Input of the router: x itself, or x with noise, in memory that is allocated for it.
+template <class Allocate>
+ConstTensor with_jitter(Context& context, const Jitter& jitter, ConstTensor x, const Allocate& allocate) {
+  if (jitter.amount == 0) return x;
+  const Tensor y = allocate();
+  context.ops.jitter_rows({.x = x, .y = y, .jitter = jitter});
+  return y;
+}
+
+}  // namespace
+
+Router::Router(ParameterBuilder& builder, const std::string& name, const RouterSizes& sizes, std::int64_t layer)
+    : store_(&builder.store()),
+      sizes_(sizes),
+      weight_(builder.replicated_matrix(name + ".weight", sizes.experts, sizes.hidden, sizes.deviation)),
+      choice_bias_(sizes.choice_bias ? builder.untrained_vector(name + ".choice_bias", sizes.experts, sizes.row)
+                                     : kNone),
+      layer_(layer) {}
+
+Router::Saved Router::make_saved(Context& context, const ExpertSlots& layout) const {
+  const std::int64_t s = context.rows().sequence, b = context.micro_batch.samples, experts = sizes_.experts,
+                     k = sizes_.top_k;
+  Arena& keep = *context.saved;
+  Saved saved;
+  saved.probabilities = keep.allocate("router probabilities", {s, b, experts}, DType::f32);
+  saved.gates = keep.allocate("router gates", {s, b, k}, DType::f32);
+  saved.log_sums = keep.allocate("router log sums", {s * b}, DType::f32);
+  saved.chosen = keep.allocate("chosen experts", {s, b, k}, DType::i32);
+  if (layout.capacity > 0) {
+    saved.slots = keep.allocate("slots of tokens", {s, b, k}, DType::i32);
+    saved.entries = keep.allocate("tokens of slots", {layout.count(b)}, DType::i32);
+  }
+  saved.counts = keep.allocate("tokens per expert", {b, experts}, DType::i32);
+  return saved;
+}
+
+void Router::forward(Context& context, ConstTensor x, const ExpertSlots& layout, const Saved& saved) const {
+  const ArenaScope scope(context.scratch);
+  const ConstTensor input = with_jitter(context, context.router_jitter(sizes_.jitter, layer_, 0, x.dim(0)), x, [&] {
+    return context.scratch.allocate("noisy router input", x.shape(), x.dtype());
+  });
+  const Tensor logits = context.scratch.allocate("router logits", saved.probabilities.shape(), DType::f32);
+  const RouteTally* const tally = context.routes();
+  const Tensor gaps =
+      tally == nullptr ? Tensor() : context.scratch.allocate("router gaps", saved.log_sums.shape(), DType::f32);
+  context.ops.matmul(
+      {.a = as_matrix(input), .b = store_->at(weight_).value, .transpose_b = true, .c = as_matrix(logits)});
+  context.ops.route_forward({.logits = as_matrix(logits),
+                             .choice_bias = choice_bias_ == kNone ? Tensor() : store_->state(choice_bias_).value,
+                             .probabilities = as_matrix(saved.probabilities),
+                             .chosen = as_matrix(saved.chosen),
+                             .gates = as_matrix(saved.gates),
+                             .log_sums = saved.log_sums,
+                             .gaps = gaps,
+                             .renormalize = sizes_.renormalize});
+  context.ops.plan_routes({.chosen = saved.chosen,
+                           .layout = layout,
+                           .order = sizes_.random_drop ? context.place_order(layer_) : PlaceOrder(),
+                           .slots = saved.slots,
+                           .entries = saved.entries,
+                           .counts = saved.counts});
+  if (tally != nullptr) {
+    context.ops.tally_routes({.counts = saved.counts,
+                              .gaps = gaps,
+                              // Where no places were planned, the experts take all tokens of a sample.
+                              .capacity = layout.capacity > 0 ? layout.capacity : context.rows().sequence,
+                              .choices = tally->choices.slice(0, sizes_.row, 1),
+                              .least_gap = tally->least_gap});
+  }
+  const auto sum_of = [&](int term) { return term == kNone ? Tensor() : context.loss_sum(term); };
+  const Tensor balance = sum_of(sizes_.balance_term), z = sum_of(sizes_.z_term);
+  if (!balance && !z) return;
+  context.ops.route_losses({.probabilities = saved.probabilities,
+                            .counts = saved.counts,
+                            .log_sums = saved.log_sums,
+                            .top_k = sizes_.top_k,
+                            .balance = balance,
+                            .z = z});
+}
+
+void Router::backward(Context& context, ConstTensor dgates, ConstTensor x, const Saved& saved, Tensor dx) const {
+  const auto scale_of = [&](int term) {
+    return term == kNone ? 0.0f : static_cast<float>(context.gradient_scale(term));
+  };
+  const std::int64_t s = saved.probabilities.dim(0), b = saved.probabilities.dim(1), experts = sizes_.experts;
+  const ArenaScope scope(context.scratch);
+  const Tensor dlogits = context.scratch.allocate("router gradient", {s, b, experts}, DType::f32);
+  context.ops.route_backward({.probabilities = saved.probabilities,
+                              .chosen = as_matrix(saved.chosen),
+                              .counts = saved.counts,
+                              .log_sums = saved.log_sums,
+                              .dgates = as_matrix(dgates),
+                              .dlogits = as_matrix(dlogits),
+                              .renormalize = sizes_.renormalize,
+                              .balance_scale = scale_of(sizes_.balance_term),
+                              .z_scale = scale_of(sizes_.z_term)});
+  // Every tensor rank has the gradient of all rows; under sequence parallelism it answers for its own.
+  const std::int64_t rows = x.dim(0), first_row = context.region.local_sequence_offset(s);
+  const ConstTensor own = dlogits.slice(0, first_row, rows);
+  const Tensor converted =
+      context.weight_gradients->allocate(context, "router gradient of rows", {rows, b, experts}, x.dtype());
+  context.ops.copy(own, converted);
+  const Jitter jitter = context.router_jitter(sizes_.jitter, layer_, first_row, rows);
+  const ConstTensor input = with_jitter(context, jitter, x, [&] {
+    return context.weight_gradients->allocate(context, "noisy router input", x.shape(), x.dtype());
+  });
+  const ConstTensor weight = store_->at(weight_).value;
+  if (jitter.amount == 0) {
+    context.ops.matmul({.a = as_matrix(converted), .b = weight, .c = as_matrix(dx), .accumulate = true});
+  } else {
+    const Tensor dinput = context.scratch.allocate("noisy router input's gradient", dx.shape(), dx.dtype());
+    context.ops.matmul({.a = as_matrix(converted), .b = weight, .c = as_matrix(dinput)});
+    context.ops.jitter_rows({.x = dinput, .y = dx, .accumulate = true, .jitter = jitter});
+  }
+  const WeightProduct product{
+      .layer = WeightProduct::Layer::whole, .dy = converted, .x = input, .gradient = store_->at(weight_).gradient};
+  context.weight_gradients->add(context, product, context.weight_gradients->start_gather(context, product));
+}
+
+}  // namespace megatron

@@ -1,0 +1,50 @@
+// Benchmarks that compare cases with each other, or with what the machine can do: they take turns, round by round, so
+// that other work of the machine affects all alike. Their numbers are medians over the rounds, and ratios are medians
+// of the rounds' ratios. Nothing is owned after they return; they know neither files nor data sets.
+#pragma once
+
+#include <vector>
+
+#include "distributed/comm/communicator.h"
+#include "planning/bench/benchmark_pipeline.h"
+#include "planning/bench/cases.h"
+#include "planning/bench/report.h"
+
+namespace megatron {
+
+/// A round is a step of every case. A row per case: the slowest rank's seconds per step, the job's tokens per second,
+/// model FLOP/s over those of the first case, and over those of the first case's bare products (0 on two ranks), and
+/// shares of this rank's step: moving tokens to experts and back, gradients included; routing, which is probabilities,
+/// choices, places and terms of the loss. Collective over `world`.
+Report measure_experts(const std::vector<Case>& cases, int rounds, Communicator& world);
+
+struct OverlapSettings {
+  int rounds = 5, steps = 3, threads = 1;  ///< each round times this number of steps of each kind; threads of a rank
+};
+/// Steps with communication under computation and without: as with parallel.overlap_gradients = false or, where overlap
+/// is not a matter of that key, waiting for every operation where it is started. Several steps are timed as one: what a
+/// step leaves in flight (the distributed optimizer's gathers) is the next one's to hide, and what the last leaves is
+/// waited for within the time. A row per case: seconds per step of the slowest rank without and with overlap, the ratio
+/// of with to without, and at data 2 of with to the first case's without. Collective over `world`, of two ranks, else
+/// Error(configuration); the same on both.
+Report measure_overlap(const std::vector<Case>& cases, const OverlapSettings& settings, Communicator& world);
+
+/// A row for each of memory_cases(): bytes of the rank that takes the most by the planner, by what they are for, and
+/// their total. Needs no ranks.
+Report plan_memory_cases();
+
+struct GenerationCase {
+  ModelConfig model = gpt2_124m(1024);
+  std::int64_t batch = 16;     ///< prompts that are decoded together, compared with one
+  std::int64_t prompt = 32;    ///< tokens of a prompt
+  std::int64_t tokens = 17;    ///< new ones per prompt and round: the first comes from reading the prompt
+  std::int64_t prefill = 256;  ///< tokens of the prompt whose reading is compared with a training forward
+};
+/// Tokens per second with random weights and prompts on the calling thread's core, a rank by itself, next to what
+/// memory and the training's forward pass allow. One row, with `pipeline` in it; its member "decoding" has an object
+/// for fp32 with one prompt and with a batch, then for bf16: seconds per step (a token of each prompt, its choice
+/// included), bytes of weights and cache that a step reads, and tokens per second.
+Report measure_generation(const GenerationCase& benchmark, const DecodingPipeline& pipeline, int rounds,
+                          Communicator& world);
+
+}  // namespace megatron

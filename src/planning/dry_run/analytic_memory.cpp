@@ -1,0 +1,103 @@
+#include "planning/dry_run/analytic_memory.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/text/byte_text.h"
+#include "models/families/layers.h"
+#include "training/pipeline/schedule.h"
+
+namespace megatron {
+
+namespace {
+
+struct Layer {
+  std::string formula;
+  double per_token_and_width = 0;  // bytes / (s b h)
+};
+
+Layer analytic_layer(const Config& config) {
+  const auto t = static_cast<double>(config.parallel.tensor), h = static_cast<double>(config.model.hidden_size);
+  const double scores = 5 * static_cast<double>(config.model.attention_heads * config.model.sequence_length) / h;
+  const bool keeps_scores = config.recompute.kind() != RecomputeMode::selective;
+  if (config.parallel.tensor == 1) {
+    return {keeps_scores ? "s b h (34 + 5 a s / h)" : "34 s b h", 34 + (keeps_scores ? scores : 0)};
+  }
+  if (config.parallel.sequence_parallel) {
+    return {keeps_scores ? "s b h / t (34 + 5 a s / h)" : "34 s b h / t", (34 + (keeps_scores ? scores : 0)) / t};
+  }
+  return {keeps_scores ? "s b h (10 + 24 / t + 5 a s / (h t))" : "s b h (10 + 24 / t)",
+          10 + 24 / t + (keeps_scores ? scores / t : 0)};
+}
+
+double in_flight(const Config& config) {
+  return schedule_named(config.parallel.schedule)
+      .in_flight(static_cast<double>(config.parallel.pipeline), static_cast<double>(micro_batches_per_step(config)),
+                 static_cast<double>(config.parallel.virtual_stages));
+}
+
+}  // namespace
+
+AnalyticMemory analytic_memory(const Config& config) {
+  const ModelConfig& model = config.model;
+  const bool distributed = config.optimizer.distributed;
+  AnalyticMemory published;
+  published.bytes_per_parameter = distributed ? 6 + 12 / static_cast<double>(config.parallel.data) : 18;
+
+  const auto s = static_cast<double>(model.sequence_length);
+  const auto b = static_cast<double>(config.train.micro_batch_size * model.task_choices);
+  const auto h = static_cast<double>(model.hidden_size), t = static_cast<double>(config.parallel.tensor);
+  const Layer layer = analytic_layer(config);
+  published.layer = layer.formula;
+  published.layer_bytes = layer.per_token_and_width * s * b * h;
+
+  // This stage's chunks: every stages-th chunk of the model.
+  const std::vector<std::int64_t> chunks = layers_per_chunk(model, config.parallel);
+  std::int64_t layers = 0, recomputed = 0;
+  for (std::size_t i = 0; i < chunks.size(); i += static_cast<std::size_t>(config.parallel.pipeline)) {
+    layers += chunks[i];
+    recomputed += config.recompute.of_chunk(chunks[i]);
+  }
+  const double input = 2 * s * b * h / (config.parallel.sequence_parallel ? t : 1);
+  const double of_layers =
+      static_cast<double>(layers - recomputed) * published.layer_bytes + static_cast<double>(recomputed) * input;
+  const double embedding = (8 * s * b + s * b * h) / t;
+  published.activations = in_flight(config) * (of_layers + embedding);
+  if (config.parallel.pipeline == 1) {
+    const double norm = 2 * s * b * h / t, vocabulary = static_cast<double>(model.padded_vocab());
+    published.activations += norm;
+    if (model.task_outputs == 0) published.activations += norm + 4 * s * b * vocabulary / t;  // the head's rows
+  }
+  return published;
+}
+
+std::string compare_with_analytic(const Config& config, const MemoryPlan& first_stage) {
+  const AnalyticMemory published = analytic_memory(config);
+  const auto parameters = static_cast<double>(first_stage.parameters);
+  const auto state = static_cast<double>(first_stage.weights + first_stage.gradients + first_stage.optimizer);
+  std::string text =
+      fmt::format("compare   Megatron-LM's formulas for stage 0: {:.4g} bytes per parameter, {} (here {:.4g}, {})",
+                  published.bytes_per_parameter, format_bytes(published.bytes_per_parameter * parameters),
+                  state / parameters, format_bytes(state));
+  if (config.model.has_decoder()) return text + "\n";  // no formula of activations is published for two streams
+  const bool recomputes = config.recompute.of_chunk(1) > 0;
+  std::vector<std::string> reasons;
+  if (config.precision.dtype() == DType::f32) reasons.emplace_back("fp32 activations");
+  const ModelConfig& model = config.model;
+  if (model.ffn_hidden_size != 4 * model.hidden_size || model.query_groups != model.attention_heads || model.gated()) {
+    reasons.emplace_back("the formula is for a feed-forward part of two 4 h matrices and one group per head");
+  }
+  if (config.recompute.kind() == RecomputeMode::none) reasons.emplace_back("no attention scores are kept (5 a s / h)");
+  reasons.emplace_back("no dropout masks are kept (2 s b h)");
+  if (recomputes) reasons.emplace_back("recomputed activations are in scratch");
+  if (config.parallel.pipeline > 1) reasons.emplace_back("buffers of what stages send and receive");
+  if (row_named(kSchedules, config.parallel.schedule).splits_backward)
+    reasons.emplace_back("inputs of delayed weight gradients");
+  return text + fmt::format("; activations {} per layer{}, {} (here {}: {})\n", published.layer,
+                            recomputes ? " without recomputation" : "", format_bytes(published.activations),
+                            format_bytes(static_cast<double>(first_stage.activations)), fmt::join(reasons, "; "));
+}
+
+}  // namespace megatron

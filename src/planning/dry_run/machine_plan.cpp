@@ -1,0 +1,161 @@
+#include "planning/dry_run/machine_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/system/host_name.h"
+#include "base/system/launcher.h"
+#include "base/system/memory_usage.h"
+#include "base/text/byte_text.h"
+#include "base/text/text.h"
+#include "checkpoint/store/free_space.h"
+#include "config/schema/run_schedule.h"
+#include "distributed/process/cores.h"
+#include "monitoring/metrics/progress.h"
+#include "monitoring/metrics/run_watch.h"
+#include "planning/dry_run/checkpoint_size.h"
+#include "training/step/compute.h"
+#include "training/step/grid.h"
+
+namespace megatron {
+
+namespace {
+
+int ranks_of(const Config& config) {
+  return grid_shape(config).ranks();
+}
+
+double bytes_needed(const Config& config, const std::vector<MemoryPlan>& stages) {
+  double bytes = 0;
+  for (const MemoryPlan& stage : stages) bytes += static_cast<double>(stage.total() + stage.host);
+  return bytes * ranks_of(config) / static_cast<double>(stages.size());
+}
+
+// Where nothing was measured: what a file system of several disks does.
+constexpr double kUsualBytesPerSecond = 1e9;
+
+std::string describe_data(const Config& config, const DataFacts& data) {
+  const std::int64_t samples = RunSchedule(config).samples_after(config.train.steps);
+  return fmt::format("data      {:.3g} passes over {} of {} tokens\n", epochs_of(samples, data),
+                     counted(data.train_samples, "training sample"), config.model.sequence_length);
+}
+
+// Seconds of the whole run, where steps of the largest size take `step`.
+double run_seconds(const Config& config, double step) {
+  const auto step_tokens = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
+  return step * static_cast<double>(RunSchedule(config).tokens_after(config.train.steps)) / step_tokens;
+}
+
+std::string describe_time(const Config& config, double seconds, const MachineSpeed& speed) {
+  const auto step_tokens = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
+  std::string text = fmt::format("time      about {:.2g} s per step, {:.2g} tokens/s", seconds, step_tokens / seconds);
+  if (const std::int64_t steps = config.train.steps; steps > 0) {
+    text += fmt::format(", {} for {}", about(run_seconds(config, seconds)), counted(steps, "step"));
+  }
+  return text +
+         fmt::format(": an estimate, by {:.0f} GFLOP/s of one rank measured just now\n", 1e-9 * speed.flops_per_second);
+}
+
+// Adds what there is to say about running here, and the obstacles to it.
+void describe_here(const Config& config, const std::vector<MemoryPlan>& stages, const DataFacts& data,
+                   const Machine& machine, int ranks_here, std::optional<double> step, MachinePlan& plan) {
+  const double needed =
+      bytes_needed(config, stages) * ranks_here / ranks_of(config) + static_cast<double>(data.host_bytes) * ranks_here;
+  const bool known = machine.free_memory.has_value();
+  const double free = known ? static_cast<double>(*machine.free_memory) : needed;
+  auto out = std::back_inserter(plan.text);
+  fmt::format_to(out, "machine   {}: {} here need{} {} and {} each for the program", machine.name,
+                 counted(ranks_here, "rank"), ranks_here == 1 ? "s" : "", format_bytes(needed), program_bytes());
+  if (known) fmt::format_to(out, "; {} are free: {}", format_bytes(free), needed <= free ? "it fits" : "too little");
+  plan.text += "\n";
+  if (needed > free) {
+    plan.obstacles.push_back(
+        fmt::format("it needs {} of memory, and {} are free", format_bytes(needed), format_bytes(free)));
+  }
+  const std::int64_t threads = ranks_here * config.run.threads;
+  if (threads > machine.cores) {
+    fmt::format_to(out, "          {} on {}: they take turns, slower than {}\n",
+                   config.run.threads == 1 ? counted(threads, "rank") : counted(threads, "thread"),
+                   counted(machine.cores, "core"), counted(machine.cores, config.run.threads == 1 ? "rank" : "thread"));
+  }
+  if (step) plan.text += describe_time(config, *step, machine.speed);
+}
+
+}  // namespace
+
+std::string describe_disk(const Config& config, std::int64_t size, const Machine* machine,
+                          std::optional<double> run_seconds) {
+  const std::optional<std::int64_t> kept = checkpoints_at_a_time(config, run_seconds);
+  if (kept == 0) return "disk      no checkpoints are written but by a stop\n";
+  std::string text = fmt::format("disk      a checkpoint is {}", format_bytes(static_cast<double>(size)));
+  if (!kept) text += ", and all are kept";
+  if (kept && *kept > 1) {
+    text += fmt::format(", {} at a time {}", *kept, format_bytes(static_cast<double>(*kept * size)));
+  }
+  const bool measured = machine != nullptr && machine->disk;
+  const double save = save_seconds(size, measured ? *machine->disk : DiskSpeed{0, kUsualBytesPerSecond});
+  text += fmt::format("; a save takes about {}{}", save < 1 ? fmt::format("{:.2g} s", save) : about(save),
+                      measured ? "" : " at 1 GB/s");
+  if (machine != nullptr && machine->free_disk) {
+    text +=
+        fmt::format("; {} free in {}", format_bytes(static_cast<double>(*machine->free_disk)), config.run.directory);
+  }
+  return text + "\n";
+}
+
+int most_ranks_here(int cores) {
+  return 16 * cores;
+}
+
+Machine examine_machine(const Config& config) {
+  const RankCores cores = cores_of_process(host_name());
+  // A launcher's binding is of this rank alone.
+  const bool all = cores.cores.empty() || rank_by_launcher();
+  Machine machine{.name = cores.host,
+                  .cores = all ? cores.of_host : static_cast<int>(cores.cores.size()),
+                  .free_memory = free_memory_bytes()};
+  machine.free_disk = free_space(config.run.directory);
+  machine.disk = measure_disk(existing_folder(config.run.directory));
+  return machine;
+}
+
+Machine measure_machine(const Config& config) {
+  Machine machine = examine_machine(config);
+  if (on_host_memory(config.run)) machine.speed = measure_speed(config);
+  return machine;
+}
+
+MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>& stages, const DataFacts* data,
+                             const Machine& machine, int ranks_here) {
+  MachinePlan plan;
+  if (data != nullptr && data->train_samples > 0 && config.train.steps > 0) plan.text += describe_data(config, *data);
+  const bool elsewhere = ranks_here > most_ranks_here(machine.cores);
+  const std::int64_t size = planned_checkpoint_bytes(config, stages);
+  std::optional<double> step, run;
+  if (!elsewhere && on_host_memory(config.run) && machine.speed.flops_per_second > 0) {
+    step = step_seconds(config, stages, machine.speed, ranks_here, machine.cores);
+    if (config.train.steps > 0) run = run_seconds(config, *step);
+  }
+  plan.text += describe_disk(config, size, elsewhere ? nullptr : &machine, run);
+  if (elsewhere) {
+    plan.text += fmt::format(
+        "machine   not this one: {} are more than its {} would run; nothing here is about its memory, disk or speed\n",
+        counted(ranks_here, "rank"), counted(machine.cores, "core"));
+    return plan;
+  }
+  if (machine.free_disk && !config.checkpoint.never && *machine.free_disk < size) {
+    plan.obstacles.push_back(fmt::format("a checkpoint needs {} in {}, and {} are free",
+                                         format_bytes(static_cast<double>(size)), config.run.directory,
+                                         format_bytes(static_cast<double>(*machine.free_disk))));
+  }
+  if (on_host_memory(config.run)) {
+    describe_here(config, stages, data != nullptr ? *data : DataFacts{}, machine, ranks_here, step, plan);
+  } else {
+    plan.text += "machine   the memory and speed of GPUs are not examined\n";
+  }
+  return plan;
+}
+
+}  // namespace megatron

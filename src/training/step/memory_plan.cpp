@@ -1,0 +1,143 @@
+#include "training/step/memory_plan.h"
+
+#include <algorithm>
+
+#include "base/core/trace_recorder.h"
+#include "checkpoint/store/background_save.h"
+#include "training/step/counting_job.h"
+#include "training/step/label_scores.h"
+#include "training/step/sequence_scores.h"
+
+namespace megatron {
+
+bool saves_in_background(const Config& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  return checkpoint.async && (checkpoint.every_steps > 0 || checkpoint.minutes_between() > 0 || checkpoint.keep_best);
+}
+
+namespace {
+
+// The most numbers that ranks agree on outside of a step, but for the sums of an evaluation's losses: extremes of
+// hashes, votes to stop and save.
+constexpr std::int64_t kDecisionNumbers = 4;
+
+// A training step of the largest size, with what it computes and moves.
+void play_step(const PlayedReplica& played) {
+  const auto& [config, job, replica, family] = played;
+  Arena batch("batch");
+  const std::vector<MicroBatch> micro_batches =
+      sizing_micro_batches(config, family, micro_batch_counts(config).back(), batch);
+  Timers timers;
+  const std::vector<double> counts(family.loss_terms(config).size(), 1);
+  replica.forward_backward(micro_batches, 1, {.counts = counts}, timers);
+  replica.optimizer().set_values_from_master();  // the gathers of an update, without its sums of a few numbers
+}
+
+// Forward passes that may need more than a training step's, as experts may have more room in them.
+void play_evaluations(const PlayedReplica& played) {
+  const auto& [config, job, replica, family] = played;
+  const MoeConfig& moe = config.model.moe;
+  if (moe.experts == 0) return;
+  Arena batch("batch");
+  const std::vector<MicroBatch> micro_batches =
+      sizing_micro_batches(config, family, micro_batches_per_step(config), batch);
+  Timers timers;
+  if (moe.evaluation_capacity_factor > moe.capacity_factor || config.model.task_outputs > 0) {
+    replica.evaluate(micro_batches, std::vector<double>(family.loss_terms(config).size(), 1), timers);
+  }
+  if (!config.evaluation.tasks.empty()) {
+    replica.score(micro_batches, std::vector<TargetResults>(micro_batches.size()), timers);
+  }
+}
+
+// Memory that the groups hold for their operations; NCCL manages its own.
+std::vector<StagingPlan> plan_staging(CountingJob& job, const Replica& replica, std::size_t loss_terms) {
+  if (job.transport == TransportKind::nccl) return std::vector<StagingPlan>(job.grid.groups().size());
+  // With shards, copies have other sums over the other groups. All of a stage hold what the largest of them take.
+  const ParameterStore& store = replica.store();
+  Arena scratch("scratch"), numbers("numbers");
+  const GridShape& shape = job.grid.shape();
+  GridCoordinates copy = job.grid.at();
+  for (copy.data = 0; store.sharded() && copy.data < shape.data; ++copy.data) {
+    for (copy.context = 0; copy.context < shape.context; ++copy.context) {
+      GradientReducer(job.grid, store, shard_at(copy, shape)).sum_other_groups(*job.ops, scratch);
+    }
+  }
+  const std::int64_t most = std::max(kDecisionNumbers, static_cast<std::int64_t>(loss_terms));
+  std::vector<StagingPlan> plans;
+  for (Communicator* group : job.grid.groups()) {
+    group->all_reduce(numbers.allocate("decision", {most}, DType::f64));
+    plans.push_back(group->staging_plan());
+  }
+  return plans;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at) {
+  return plan_memory(config, shape, at, planned_transport(config.run));
+}
+
+MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at,
+                       TransportKind transport) {
+  return plan_memory(config, shape, at, transport, family_of(config.model));
+}
+
+MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at, TransportKind transport,
+                       const ModelFamily& family) {
+  CountingJob job(config, shape, at, transport);
+  Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{});
+  const PlayedReplica played{config, job, replica, family};
+  play_step(played);
+  const auto passes_bytes = static_cast<double>(job.passes.bytes_sent),
+             sums_bytes = static_cast<double>(job.sums.bytes_sent);
+  const double matmul_flops = job.ops->matmul_flops(), attention_flops = job.ops->attention_flops();
+  Timers timers;
+  replica.update({}, timers);
+  MemoryPlan plan = memory_of(played);
+  plan.forward_and_backward_bytes = passes_bytes;
+  plan.gradient_bytes = sums_bytes;
+  plan.matmul_flops = matmul_flops;
+  plan.attention_flops = attention_flops;
+  return plan;
+}
+
+MemoryPlan memory_of(const PlayedReplica& played) {
+  const auto& [config, job, replica, family] = played;
+  play_evaluations(played);
+  MemoryPlan plan;
+  static_cast<MemoryUse&>(plan) = replica.used();
+  plan.passes = replica.passes_needed();
+  plan.activations = ExecutorMemory::sum(plan.passes.slots);
+  plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
+  plan.staging = plan_staging(job, replica, family.loss_terms(config).size());
+  std::size_t& staging = job.transport == TransportKind::host ? plan.communication : plan.host;
+  for (const StagingPlan& group : plan.staging) staging += group.bytes();
+  const BatchLayout layout = family.batch_layout(config);
+  plan.batch = layout.bytes(micro_batches_per_step(config));
+  if (!config.evaluation.tasks.empty()) {
+    plan.batch += ScoringBatches::result_bytes(layout.sizes, micro_batches_per_step(config));
+  }
+  if (config.model.task_outputs > 0) {
+    plan.batch += LabelScores::bytes(layout.sizes, config.model.task_classes(), micro_batches_per_step(config));
+  }
+  if (saves_in_background(config)) {
+    plan.add_snapshot(snapshot_bytes(replica.owned_slices()), job.transport == TransportKind::host);
+  }
+  if (!config.run.trace_steps.empty()) {
+    plan.add_trace(TraceRecorder::bytes_for(static_cast<std::size_t>(config.run.trace_events)),
+                   job.transport == TransportKind::host);
+  }
+  plan.parameters = replica.store().parameter_elements();
+  plan.moments = replica.optimizer().moments();
+  const GridShape& shape = job.grid.shape();
+  for (const Parameter& parameter : replica.store().all()) {
+    // Other expert ranks have as many other experts.
+    const int others = parameter.copies == CopyGroup::experts ? shape.expert : 1;
+    if (parameter.owner) plan.stage_parameters += others * parameter.global_shape.elements();
+  }
+  for (const FlatRange& range : replica.optimizer().owned()) plan.updated += range.count;
+  return plan;
+}
+
+}  // namespace megatron

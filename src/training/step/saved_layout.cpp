@@ -1,0 +1,98 @@
+#include "training/step/saved_layout.h"
+
+#include <fmt/ranges.h>
+
+#include "config/parse/parse.h"
+#include "config/rules/resolve.h"
+#include "config/rules/rules.h"
+#include "training/step/declared_rank.h"
+
+namespace megatron {
+
+namespace {
+
+/// Range that one of the copies writes, where every copy has all.
+FlatRange share_of(const Parameter& parameter, const Communicator& copies) {
+  const std::int64_t first = parameter.elements() * copies.rank() / copies.size();
+  const std::int64_t end = parameter.elements() * (copies.rank() + 1) / copies.size();
+  return {first, end - first};
+}
+
+TensorSlice without_memory(const Parameter& parameter, const FlatRange& range) {
+  return {parameter.name, parameter.global_shape, parameter.box, range.first, range.count, {}, {}, {}};
+}
+
+}  // namespace
+
+std::vector<SavedPart> saved_parts(const ParameterStore& store, const ProcessGrid& grid) {
+  std::vector<FlatRange> mine = store.owned_by(shard_at(grid.at(), grid.shape()));
+  std::vector<SavedPart> parts;
+  for (const Parameter& parameter : store.all()) {
+    if (!parameter.owner) continue;
+    if (!store.sharded()) {
+      const FlatRange share = share_of(parameter, grid.copies(parameter.copies));
+      mine = {{parameter.first + share.first, share.count}};
+    }
+    for (const FlatRange& range : ParameterStore::parts_in(parameter, mine)) parts.push_back({&parameter, range});
+  }
+  return parts;
+}
+
+std::vector<SavedState> saved_states(const ParameterStore& store, const ProcessGrid& grid) {
+  std::vector<SavedState> parts;
+  for (const ModelState& state : store.states()) {
+    const FlatRange share = share_of(state, grid.copies(state.copies));
+    if (state.owner && share.count > 0) parts.push_back({&state, share});
+  }
+  return parts;
+}
+
+std::vector<TensorSlice> saved_layout(const Config& config, int rank) {
+  const DeclaredRank declared(config, rank);
+  std::vector<TensorSlice> slices;
+  for (const SavedPart& part : saved_parts(declared.store, declared.grid)) {
+    slices.push_back(without_memory(*part.parameter, {part.range.first - part.parameter->first, part.range.count}));
+  }
+  for (const SavedState& part : saved_states(declared.store, declared.grid)) {
+    slices.push_back(without_memory(*part.state, part.range));
+  }
+  return slices;
+}
+
+namespace {
+
+/// Before resolve(), which says the same to those who have an input file to change.
+void require_that_it_divides(const Config& config, const std::string& path) {
+  const bool experts = config.model.moe.experts > 0;
+  std::vector<std::string> problems;
+  for (const Violation& violation : check_alone(config)) problems.push_back(violation.message);
+  verify(problems.empty(), ErrorKind::configuration,
+         "{} cannot be cut so: {}; choose other --tensor, --pipeline{} --virtual-stages{}", path,
+         fmt::join(problems, "\n"), experts ? "," : " or", experts ? ", --data or --expert" : "");
+}
+
+}  // namespace
+
+Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& shape, int virtual_stages) {
+  std::string text;
+  read_state(checkpoint, [&](const nlohmann::json& extra) { text = extra.at("config").get<std::string>(); });
+  Config config = parse_config_text(text, checkpoint.path() + " (its configuration)");
+  config.parallel = {};
+  config.parallel.tensor = shape.tensor;
+  config.parallel.pipeline = shape.pipeline;
+  config.parallel.data = shape.data;
+  config.parallel.expert = shape.expert;
+  config.parallel.sequence_parallel = shape.expert > 1 && shape.tensor > 1;  // as it must be there
+  config.parallel.virtual_stages = virtual_stages;
+  if (virtual_stages > 1) config.parallel.schedule = schedule_with_chunks();
+  config.train = {};  // any batches and lengths will do
+  config.train.steps = 1;
+  config.train.global_batch_size = std::int64_t{shape.data} * shape.pipeline;
+  config.learning_rate = {};
+  config.learning_rate.decay = "constant";
+  require_that_it_divides(config, checkpoint.path());
+  resolve(config, shape.ranks(), nullptr);
+  return config;
+}
+
+}  // namespace megatron

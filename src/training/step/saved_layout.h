@@ -1,0 +1,37 @@
+// Who writes what of a checkpoint: the one rule for a run's saves and for the tools that cut checkpoints anew.
+#pragma once
+
+#include <vector>
+
+#include "checkpoint/store/checkpoint.h"
+#include "config/schema/config.h"
+#include "distributed/comm/process_grid.h"
+
+namespace megatron {
+
+/// A part of a parameter that a rank writes; a range of the store's flat buffers.
+struct SavedPart {
+  const Parameter* parameter = nullptr;
+  FlatRange range;
+};
+
+/// For every parameter that this rank owns, its share among the copies or, with the distributed optimizer, the
+/// elements whose state it keeps. Over the grid each element comes once.
+std::vector<SavedPart> saved_parts(const ParameterStore& store, const ProcessGrid& grid);
+
+/// The same for states, whose ranges are of their elements.
+struct SavedState {
+  const ModelState* state = nullptr;
+  FlatRange range;
+};
+std::vector<SavedState> saved_states(const ParameterStore& store, const ProcessGrid& grid);
+
+/// Slices, without memory, that rank `rank` of its grid writes when it trains the resolved `config`.
+std::vector<TensorSlice> saved_layout(const Config& config, int rank);
+
+/// The model and optimizer that a checkpoint is of, on another grid: resolved, batches and lengths being any that the
+/// grid can do. Throws Error(checkpoint) if the checkpoint has none, Error(configuration) with the rules that the grid
+/// breaks.
+Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& shape, int virtual_stages);
+
+}  // namespace megatron

@@ -1,0 +1,240 @@
+#include <limits>
+
+#include "backend/ops/device.h"
+#include "backend/ops/ops.h"
+#include "support/catch.h"
+#include "support/tensors.h"
+#include "support/test_backend.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+TEST_CASE("adamw follows its fp64 reference over several updates") {
+  const Backend backend = make_test_backend();
+  for (const std::int64_t n : {1, 7, 33, 1000}) {
+    CAPTURE(n);
+    Owned<float> value = random_tensor({n}, 1), m({n}), v({n});
+    std::vector<double> value64 = as_doubles(value), m64(value64.size()), v64(value64.size());
+    const Owned<float> factor({1}, 0.5f), skip({1});
+    const double beta1 = static_cast<double>(0.9f), beta2 = static_cast<double>(0.95f), rate = 1e-2, decay = 0.1,
+                 epsilon = 1e-8;
+    for (std::int64_t step = 1; step <= 5; ++step) {
+      const Owned<float> gradient = random_tensor({n}, static_cast<std::uint64_t>(10 + step));
+      backend.ops->adamw({.value = value,
+                          .gradient = gradient,
+                          .m = m,
+                          .v = v,
+                          .clip_factor = factor,
+                          .skip = skip,
+                          .learning_rate = 1e-2f,
+                          .beta1 = 0.9f,
+                          .beta2 = 0.95f,
+                          .epsilon = 1e-8f,
+                          .weight_decay = 0.1f,
+                          .step = step});
+      for (std::size_t i = 0; i < value64.size(); ++i) {
+        const double g = 0.5 * static_cast<double>(gradient.values()[i]);
+        m64[i] = beta1 * m64[i] + (1 - beta1) * g;
+        v64[i] = beta2 * v64[i] + (1 - beta2) * g * g;
+        const double m_hat = m64[i] / (1 - std::pow(beta1, step)), v_hat = v64[i] / (1 - std::pow(beta2, step));
+        value64[i] -= rate * (m_hat / (std::sqrt(v_hat) + epsilon) + decay * value64[i]);
+      }
+    }
+    CHECK(difference(m, m64, 1e-6) == "");
+    CHECK(difference(v, v64, 1e-6) == "");
+    CHECK(difference(value, value64, 1e-6) == "");
+  }
+}
+
+TEST_CASE("adamw: the first update is the rate against the gradient's sign") {
+  const Backend backend = make_test_backend();
+  Owned<float> value({3}, 1.0f), m({3}), v({3});
+  const Owned<float> gradient({3}, {1e-3f, -100, 0}), factor({1}, 1.0f), skip({1});
+  backend.ops->adamw({.value = value,
+                      .gradient = gradient,
+                      .m = m,
+                      .v = v,
+                      .clip_factor = factor,
+                      .skip = skip,
+                      .learning_rate = 0.25f,
+                      .weight_decay = 0.5f});
+  CHECK(static_cast<double>(value[0]) == Approx(1 - 0.25 - 0.125).epsilon(1e-4));
+  CHECK(static_cast<double>(value[1]) == Approx(1 + 0.25 - 0.125).epsilon(1e-6));
+  CHECK(value[2] == 0.875f);
+}
+
+TEST_CASE("a skipped update changes nothing, whatever the gradient is") {
+  const Backend backend = make_test_backend();
+  Owned<float> value = random_tensor({33}, 1), m = random_tensor({33}, 2), v = random_tensor({33}, 3);
+  const Owned<float> value_before = value, m_before = m, v_before = v;
+  const Owned<float> gradient({33}, std::numeric_limits<float>::quiet_NaN()), factor({1}, 1.0f), skip({1}, 1.0f);
+  backend.ops->adamw(
+      {.value = value, .gradient = gradient, .m = m, .v = v, .clip_factor = factor, .skip = skip, .learning_rate = 1});
+  CHECK(value == value_before);
+  CHECK(m == m_before);
+  CHECK(v == v_before);
+}
+
+TEST_CASE("sgd: follows its fp64 reference with and without momentum") {
+  const Backend backend = make_test_backend();
+  for (const std::int64_t n : {1, 7, 33, 1000}) {
+    for (const bool with_momentum : {true, false}) {
+      CAPTURE(n, with_momentum);
+      Owned<float> value = random_tensor({n}, 1), m({n});
+      std::vector<double> value64 = as_doubles(value), m64(value64.size());
+      const Owned<float> factor({1}, 0.5f), skip({1});
+      const double momentum = with_momentum ? static_cast<double>(0.9f) : 0;
+      for (std::uint64_t step = 1; step <= 5; ++step) {
+        const Owned<float> gradient = random_tensor({n}, 10 + step);
+        backend.ops->sgd({.value = value,
+                          .gradient = gradient,
+                          .m = with_momentum ? m.tensor() : Tensor(),
+                          .clip_factor = factor,
+                          .skip = skip,
+                          .learning_rate = 1e-2f,
+                          .momentum = 0.9f,
+                          .weight_decay = 0.1f});
+        for (std::size_t i = 0; i < value64.size(); ++i) {
+          const double g = 0.5 * static_cast<double>(gradient.values()[i]) + static_cast<double>(0.1f) * value64[i];
+          m64[i] = momentum * m64[i] + g;
+          value64[i] -= static_cast<double>(1e-2f) * m64[i];
+        }
+      }
+      if (with_momentum) CHECK(difference(m, m64, 1e-6) == "");
+      CHECK(difference(value, value64, 1e-6) == "");
+    }
+  }
+}
+
+TEST_CASE("sgd: decay is part of the gradient and a skipped update does nothing") {
+  const Backend backend = make_test_backend();
+  Owned<float> value({2}, {4, -2}), m({2}, {1, 0});
+  const Owned<float> gradient({2}, {2, 8}), factor({1}, 0.5f), advance({1}), skip({1}, 1.0f);
+  SgdArgs args{.value = value,
+               .gradient = gradient,
+               .m = m,
+               .clip_factor = factor,
+               .skip = skip,
+               .learning_rate = 0.5f,
+               .momentum = 0.5f,
+               .weight_decay = 0.25f};
+  backend.ops->sgd(args);
+  CHECK(value.values() == std::vector<float>{4, -2});
+  CHECK(m.values() == std::vector<float>{1, 0});
+  args.skip = advance;
+  backend.ops->sgd(args);
+  CHECK(m.values() == std::vector<float>{2.5f, 3.5f});  // 1/2 + (1 + 1), (4 - 1/2)
+  CHECK(value.values() == std::vector<float>{2.75f, -3.75f});
+}
+
+TEST_CASE("square_sum adds in double") {
+  const Backend backend = make_test_backend();
+  for (const std::int64_t n : {0, 1, 7, 33, 1000, 100000}) {
+    CAPTURE(n);
+    const Owned<float> x = random_tensor({n}, 1);
+    double want = 0;
+    for (const float element : x.values()) want += static_cast<double>(element) * static_cast<double>(element);
+    Owned<double> total({1}, 3.0);
+    backend.ops->square_sum({.x = x, .total = total});
+    backend.ops->square_sum({.x = x, .total = total});
+    CHECK(total[0] == Approx(3 + 2 * want).epsilon(1e-13));
+  }
+  Owned<float> large({40}, 1e30f);  // its square is no float
+  Owned<double> total({1});
+  backend.ops->square_sum({.x = large, .total = total});
+  CHECK(total[0] == Approx(40 * std::pow(static_cast<double>(1e30f), 2)).epsilon(1e-13));
+}
+
+TEST_CASE("clip_factor: norm, factor and the decision to skip") {
+  const Backend backend = make_test_backend();
+  const auto clip = [&](double square_sum, float maximum, double loss_scale = 1, double other = 0) {
+    const Owned<double> sum({1}, square_sum);
+    Owned<double> others({3}, 1.0);
+    others[2] = other;
+    Owned<float> results({3}, -5.0f);
+    backend.ops->clip_factor({.square_sum = sum,
+                              .also_finite = others,
+                              .maximum = maximum,
+                              .loss_scale = loss_scale,
+                              .norm = results.tensor().slice(0, 0, 1),
+                              .factor = results.tensor().slice(0, 1, 1),
+                              .skip = results.tensor().slice(0, 2, 1)});
+    return results.copied_values();
+  };
+  const std::vector<float> above = clip(16, 1), below = clip(0.25, 1), off = clip(16, 0), zero = clip(0, 1);
+  CHECK(above[0] == 4);
+  CHECK(static_cast<double>(above[1]) == Approx(1 / (4 + 1e-6)).epsilon(1e-7));
+  CHECK(above[2] == 0);
+  CHECK(below == std::vector<float>{0.5f, 1, 0});
+  CHECK(off == std::vector<float>{4, 1, 0});
+  CHECK(zero == std::vector<float>{0, 1, 0});
+  // Gradients of a scaled loss: the norm is the loss' own, the factor takes the scale off.
+  CHECK(clip(16.0 * 1024 * 1024, 0, 1024) == std::vector<float>{4, 1.0f / 1024, 0});
+  const std::vector<float> scaled = clip(16.0 * 1024 * 1024, 1, 1024);
+  CHECK(scaled == std::vector<float>{4, above[1] / 1024, 0});
+  CHECK(clip(std::numeric_limits<double>::infinity(), 1)[2] == 1);
+  CHECK(clip(std::numeric_limits<double>::quiet_NaN(), 1)[2] == 1);
+  CHECK(clip(std::numeric_limits<double>::quiet_NaN(), 0)[2] == 1);
+  // Other numbers are not in the norm, but must be finite.
+  CHECK(clip(16, 0, 1, 1e300) == std::vector<float>{4, 1, 0});
+  CHECK(clip(16, 0, 1, std::numeric_limits<double>::quiet_NaN()) == std::vector<float>{4, 1, 1});
+  CHECK(clip(16, 0, 1, std::numeric_limits<double>::infinity()) == std::vector<float>{4, 1, 1});
+  // Each result by itself.
+  const Owned<double> sum({1}, 16.0), bad({1}, std::numeric_limits<double>::quiet_NaN());
+  Owned<float> results({3}, -5.0f);
+  backend.ops->clip_factor({.square_sum = sum, .also_finite = bad, .norm = results.tensor().slice(0, 0, 1)});
+  CHECK(results.copied_values() == std::vector<float>{4, -5, -5});
+  backend.ops->clip_factor({.square_sum = sum, .loss_scale = 2, .factor = results.tensor().slice(0, 1, 1)});
+  CHECK(results.copied_values() == std::vector<float>{4, 0.5f, -5});
+  backend.ops->clip_factor({.square_sum = sum, .also_finite = bad, .skip = results.tensor().slice(0, 2, 1)});
+  CHECK(results.copied_values() == std::vector<float>{4, 0.5f, 1});
+}
+
+TEST_CASE("updates: any part of the parameters is updated like the whole") {
+  const Backend backend = make_test_backend();
+  const std::int64_t n = 1030;
+  const Owned<float> gradient = random_tensor({n}, 1), value = random_tensor({n}, 2), factor({1}, 0.5f), skip({1});
+  const auto update = [&](std::int64_t first, std::int64_t count, bool adamw) {
+    Owned<float> updated = value, m({n}, 0.25f), v({n}, 0.5f);
+    const auto part = [&](Owned<float>& tensor) { return tensor.tensor().slice(0, first, count); };
+    if (adamw) {
+      backend.ops->adamw({.value = part(updated),
+                          .gradient = gradient.tensor().slice(0, first, count),
+                          .m = part(m),
+                          .v = part(v),
+                          .clip_factor = factor,
+                          .skip = skip,
+                          .learning_rate = 0.1f});
+    } else {
+      backend.ops->sgd({.value = part(updated),
+                        .gradient = gradient.tensor().slice(0, first, count),
+                        .m = part(m),
+                        .clip_factor = factor,
+                        .skip = skip,
+                        .learning_rate = 0.1f});
+    }
+    return updated;
+  };
+  for (const bool adamw : {true, false}) {
+    const Owned<float> whole = update(0, n, adamw);
+    for (const std::int64_t first : {1, 4, 7}) {
+      for (const std::int64_t count : {1, 33, 1021}) {
+        CAPTURE(adamw, first, count);
+        const Owned<float> part = update(first, count, adamw);
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < n; ++i) {
+          // Vectorised loops and their remainders may contract differently.
+          const bool inside = i >= first && i < first + count;
+          const double want = static_cast<double>(inside ? whole[i] : value[i]);
+          if (std::abs(static_cast<double>(part[i]) - want) > (inside ? 1e-6 : 0)) ++wrong;
+        }
+        CHECK(wrong == 0);
+        Owned<double> total({1});
+        double want = 0;
+        for (std::int64_t i = first; i < first + count; ++i) want += gradient.value(i) * gradient.value(i);
+        backend.ops->square_sum({.x = gradient.tensor().slice(0, first, count), .total = total});
+        CHECK(total[0] == Approx(want).epsilon(1e-13));
+      }
+    }
+  }
+}

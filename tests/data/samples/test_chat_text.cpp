@@ -1,0 +1,108 @@
+// Conversations as training has them: the tokens of a prompt, what ends an answer, and the template for transformers,
+// whose renderings by Jinja scripts/golden/make_chat_golden.py has stored.
+#include "data/samples/chat_text.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "data/samples/instruction_samples.h"
+#include "data/tokenizer_kinds/sentence_piece_library.h"
+#include "data/tokenizer_kinds/tokenizer_choice.h"
+#include "support/catch.h"
+
+using namespace megatron;
+using nlohmann::json;
+
+namespace {
+
+const std::string kGolden = MEGATRON_GOLDEN_FOLDER;
+
+std::unique_ptr<Tokenizer> tokenizer_of(const std::string& name) {
+  if (name == "byte") return make_tokenizer({.name = "byte", .vocab_file = {}, .merge_file = {}});
+  if (name == "gpt2") return make_tokenizer({"gpt2", kGolden + "/bpe/vocab.json", kGolden + "/bpe/merges.txt"});
+  const std::string file = kGolden + "/tokenizer_kinds/" + name;
+  if (name.starts_with("spm")) return make_tokenizer({"sentencepiece", file + ".model", ""});
+  return make_tokenizer({name.starts_with("unigram") ? "unigram" : "gpt2", file + ".json", ""});
+}
+
+/// [[prefix, suffix] of system, user, assistant].
+ChatTemplate chat_of(const json& texts) {
+  const auto role = [&](const char* name, std::size_t i) {
+    return RoleTemplate{name, texts.at(i).at(0), texts.at(i).at(1), i == 2};
+  };
+  return {role("system", 0), role("user", 1), role("assistant", 2)};
+}
+
+std::vector<ChatMessage> messages_of(const json& list) {
+  std::vector<ChatMessage> messages;
+  for (const json& message : list) messages.push_back({message.at("role"), message.at("content")});
+  return messages;
+}
+
+/// Calls `take` with the parts that training reads of a conversation.
+void read_conversation(const json& messages, const ChatTemplate& chat, const TakeInstruction& take) {
+  const std::string line = json::object({{"messages", messages}}).dump();
+  read_instructions({"file", line}, chat, take);
+}
+
+const json kTemplates = json::parse(std::ifstream(kGolden + "/chat_templates.json"));
+const json kDefault = json::parse(R"([["", "\n"], ["User: ", "\n"], ["Assistant: ", "\n"]])");
+const json kMarked = json::parse(R"([["<|im_start|>system\n", "<|im_end|>\n"], ["<|im_start|>user\n", "<|im_end|>\n"],
+                                     ["<|im_start|>assistant\n", "<|im_end|>\n"]])");
+
+}  // namespace
+
+TEST_CASE("chat template: Jinja renders the text that training has", "[chat]") {
+  for (const json& golden : kTemplates.at("templates")) {
+    CAPTURE(golden.at("name"));
+    const ChatTemplate chat = chat_of(golden.at("texts"));
+    const auto tokenizer = tokenizer_of(golden.at("tokenizer"));
+    CHECK(jinja_template(chat, *tokenizer) == golden.at("jinja").get<std::string>());
+    std::string trained;
+    read_conversation(kTemplates.at("messages"), chat, [&](const Instruction& instruction) {
+      for (const InstructionPart& part : instruction) trained += part.text;
+    });
+    CHECK(trained + tokenizer->eod_text() ==
+          golden.at("rendered").get<std::string>());  // rendered from the golden "jinja"
+  }
+}
+
+TEST_CASE("chat prompt: the tokens that training has in front of the answer", "[chat]") {
+  const json talk = {{{"role", "system"}, {"content", "Be short."}},
+                     {{"role", "user"}, {"content", "say <|im_end|> "}},
+                     {{"role", "assistant"}, {"content", "four dogs"}}};
+  for (const char* name : {"byte", "gpt2", "qwen2", "spm_llama", "unigram_t5"}) {
+    if (std::string(name).starts_with("spm") && !SentencePieceLibrary::is_there()) continue;
+    const auto tokenizer = tokenizer_of(name);
+    const auto encoder = tokenizer->make_encoder();
+    for (const json& texts : {kDefault, kMarked}) {
+      CAPTURE(name, texts.dump());
+      const ChatTemplate chat = chat_of(texts);
+      EncodedInstructions trained(*tokenizer, 1000);
+      read_conversation(talk, chat, [&](const Instruction& instruction) { trained.add(instruction); });
+      const EncodedInstructions::Text text = trained.text(0);
+      const auto first = std::find(text.learned.begin(), text.learned.end(), 1) - text.learned.begin();
+      REQUIRE(first > 3);
+      const std::vector<std::int32_t> expected(text.tokens.begin(), text.tokens.begin() + first);
+      const std::vector<ChatMessage> messages = messages_of({talk.at(0), talk.at(1)});
+      CHECK(chat_prompt(chat, messages, *encoder) == expected);
+    }
+  }
+}
+
+TEST_CASE("chat: an answer ends at a special token or at the text after it", "[chat]") {
+  CHECK(end_of_turn(chat_of(kMarked), *tokenizer_of("qwen2")) == 650);
+  CHECK_FALSE(end_of_turn(chat_of(kDefault), *tokenizer_of("qwen2")));
+  CHECK_FALSE(end_of_turn(chat_of(kMarked), *tokenizer_of("byte")));  // it has no such token
+  CHECK(end_of_turn_text(chat_of(kMarked)) == "<|im_end|>");
+  CHECK(end_of_turn_text(chat_of(kDefault)) == "\nUser:");
+  CHECK(end_of_turn_text(chat_of(json::parse(R"([["", ""], [" ", ""], ["", "\n\n"]])"))) == "\n\n");
+}
+
+TEST_CASE("chat: an answer that ends at the end token has no second suffix", "[chat]") {
+  const ChatTemplate chat = chat_of(json::parse(R"([["System: ", "\n"], ["User: ", "\n"], ["Assistant:", "\n"]])"));
+  CHECK(message_of("Hi\n", chat) == "Hi");
+  CHECK(message_of("Hi", chat) == "Hi");
+  CHECK(message_of("a\n\n", chat) == "a\n");
+  CHECK(message_of("", chat).empty());
+}

@@ -1,0 +1,103 @@
+#include "backend/ops/backends.h"
+#include "distributed/comm/counting_communicator.h"
+#include "distributed/comm/thread_communicator.h"
+#include "distributed/parallel/parameter_all_gather.h"
+#include "support/catch.h"
+#include "support/tensors.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+void declare_all(ParameterStore& store) {
+  for (const std::int64_t size : {37, 100, 33, 5, 61}) {
+    Parameter parameter;
+    parameter.name = std::to_string(size);
+    parameter.global_shape = {size};
+    parameter.box = {{0}, {size}};
+    store.declare(parameter);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("parameter all-gather: every part reaches all data ranks in each round") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const int ranks = GENERATE(2, 3, 4);
+  CAPTURE(name_of(type), ranks);
+  std::vector<std::vector<float>> got(static_cast<std::size_t>(ranks)), want(got.size());
+  run_as_threads(ranks, [&](Communicator& world) {
+    const ProcessGrid grid(world, {.data = ranks});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    declare_all(store);
+    store.allocate(*backend.device, type, {ranks}, 40);
+    backend.ops->fill(store.values(), -1);
+    REQUIRE(store.buckets().size() == 3);
+    ParameterAllGather gathers(grid, store);
+    CHECK_FALSE(gathers.in_flight());
+    Owned<float> widened({store.flat_elements()});
+    std::vector<float>& expected = want[static_cast<std::size_t>(world.rank())];
+    for (int round = 1; round <= 2; ++round) {
+      expected.clear();
+      for (std::size_t bucket = 0; bucket < store.buckets().size(); ++bucket) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          const FlatRange part = store.part_of(bucket, {rank});
+          const auto value = static_cast<float>(round * 100 + 10 * static_cast<int>(bucket) + rank);
+          expected.insert(expected.end(), static_cast<std::size_t>(part.count), value);
+          if (rank == world.rank()) {
+            backend.ops->fill(store.values().slice(0, part.first, part.count), static_cast<double>(value));
+          }
+        }
+        gathers.start(bucket);
+        gathers.progress();
+      }
+      if (round == 1) {
+        // In pieces, as a forward does; what was asked for before costs nothing.
+        for (const Parameter& parameter : store.all()) gathers.wait_for(parameter.first + parameter.elements());
+        CHECK_FALSE(gathers.in_flight());
+        gathers.wait_for(1);
+      } else {
+        gathers.finish();
+      }
+      backend.ops->copy(store.values(), widened.tensor());
+      CHECK(widened.values() == expected);
+    }
+    got[static_cast<std::size_t>(world.rank())] = widened.copied_values();
+    // The destructor waits for a round that was never asked for.
+    for (std::size_t bucket = 0; bucket < store.buckets().size(); ++bucket) gathers.start(bucket);
+    CHECK(gathers.in_flight());
+  });
+  CHECK(got == want);
+}
+
+TEST_CASE("only what is asked for is waited for, in the order of the buffer") {
+  CountingCommunicator world(0, 2);
+  const ProcessGrid grid(world, {.data = 2});
+  TrafficMeter meter;
+  grid.data().set_meter(&meter);
+  ParameterStore store;
+  declare_all(store);
+  store.allocate_sizing(DType::bf16, {2}, 40);
+  ParameterAllGather gathers(grid, store);
+  for (std::size_t bucket = 0; bucket < 3; ++bucket) gathers.start(bucket);
+  CHECK(meter.operations == 3);
+  CHECK(meter.bytes_sent == store.flat_elements());  // half of the elements, of two bytes
+  gathers.wait_for(store.buckets()[2].first);
+  CHECK(gathers.in_flight());
+  gathers.wait_for(store.flat_elements());
+  CHECK_FALSE(gathers.in_flight());
+  grid.data().set_meter(nullptr);
+}
+
+TEST_CASE("without shards nothing is gathered") {
+  CountingCommunicator world(0, 2);
+  const ProcessGrid grid(world, {.data = 2});
+  ParameterStore store;
+  declare_all(store);
+  store.allocate_sizing(DType::f32);
+  ParameterAllGather gathers(grid, store);
+  gathers.finish();
+  CHECK_FALSE(gathers.in_flight());
+}

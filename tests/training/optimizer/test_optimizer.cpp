@@ -1,0 +1,311 @@
+// The update's mathematics, on one rank; between ranks: test_optimizer_ranks.cpp.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backend/ops/backends.h"
+#include "backend/ops/ops_decorator.h"
+#include "distributed/comm/thread_communicator.h"
+#include "support/catch.h"
+#include "support/communicator_cases.h"
+#include "training/optimizer/optimizer_support.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+double as_float(double x) {
+  return static_cast<double>(static_cast<float>(x));
+}
+
+/// AdamW in double, parameter by parameter.
+struct Reference {
+  struct State {
+    std::vector<double> value, m, v;
+  };
+  std::vector<State> states;
+  int step = 0;
+
+  explicit Reference(const ParameterStore& store) {
+    for (const Parameter& parameter : store.all()) {
+      const std::vector<float> value = copy_of(parameter.value);
+      const std::vector<double> zero(value.size());
+      states.push_back({{value.begin(), value.end()}, zero, zero});
+    }
+  }
+
+  void update(const ParameterStore& store, double gradient_norm) {
+    ++step;
+    const double factor = std::min(1.0, kSettings.clip_norm / (gradient_norm + 1e-6));
+    const double beta1 = as_float(kSettings.beta1), beta2 = as_float(kSettings.beta2);
+    for (std::size_t k = 0; k < states.size(); ++k) {
+      const Parameter& parameter = store.at(static_cast<int>(k));
+      State& state = states[k];
+      for (std::size_t i = 0; i < state.value.size(); ++i) {
+        const double g = factor * static_cast<double>(parameter.gradient.as<float>()[i]);
+        state.m[i] = beta1 * state.m[i] + (1 - beta1) * g;
+        state.v[i] = beta2 * state.v[i] + (1 - beta2) * g * g;
+        const double m_hat = state.m[i] / (1 - std::pow(beta1, step)), v_hat = state.v[i] / (1 - std::pow(beta2, step));
+        const double decay = parameter.decay ? kUpdate.weight_decay : 0;
+        state.value[i] -=
+            kUpdate.learning_rate * (m_hat / (std::sqrt(v_hat) + kSettings.epsilon) + decay * state.value[i]);
+      }
+    }
+  }
+};
+
+std::string difference(ConstTensor got, const std::vector<double>& want, double tolerance) {
+  return test::difference(Owned<float>({got.elements()}, copy_of(got)), want, tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("AdamW: follows its fp64 reference and decays only where it belongs") {
+  run_as_threads(1, [](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    make_small(store, backend);
+    Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
+    Reference reference(store);
+    int clipped = 0;
+    for (int step = 1; step <= 8; ++step) {
+      CAPTURE(step);
+      set_gradients(store, static_cast<std::uint64_t>(step), step % 2 == 0 ? 0.05 : 0.8);
+      const double norm = norm_of(store);
+      if (norm > kSettings.clip_norm) ++clipped;
+      reference.update(store, norm);
+      const UpdateResult result = update(optimizer, backend, grid, kUpdate);
+      CHECK(result.gradient_norm == Approx(norm).epsilon(1e-6));
+      CHECK_FALSE(result.skipped);
+      CHECK(optimizer.updates() == step);
+      for (std::size_t k = 0; k < store.all().size(); ++k) {
+        const Parameter& parameter = store.all()[k];
+        INFO(parameter.name);
+        CHECK(difference(parameter.value, reference.states[k].value, 2e-6) == "");
+        CHECK(difference(optimizer.m().slice(0, parameter.first, parameter.elements()), reference.states[k].m, 2e-6) ==
+              "");
+        CHECK(difference(optimizer.v().slice(0, parameter.first, parameter.elements()), reference.states[k].v, 2e-6) ==
+              "");
+      }
+    }
+    CHECK(clipped == 4);
+
+    // Gaps between the parameters are still zero.
+    std::vector<bool> used(static_cast<std::size_t>(store.flat_elements()));
+    for (const Parameter& parameter : store.all()) {
+      std::fill_n(used.begin() + parameter.first, parameter.elements(), true);
+    }
+    for (std::int64_t i = 0; i < store.flat_elements(); ++i) {
+      if (used[static_cast<std::size_t>(i)]) continue;
+      CHECK(store.values().as<float>()[i] == 0);
+      CHECK(optimizer.m().as<float>()[i] == 0);
+    }
+  });
+}
+
+TEST_CASE("moments and the update count carry on where they were put") {
+  run_as_threads(1, [](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    make_small(store, backend);
+    Optimizer through(store, kSettings, *backend.device, *backend.ops);
+    set_gradients(store, 1, 0.3);
+    update(through, backend, grid, kUpdate);
+    const std::vector<float> values = copy_of(store.values());
+    Optimizer resumed(store, kSettings, *backend.device, *backend.ops);
+    backend.ops->copy(through.m(), resumed.m());
+    backend.ops->copy(through.v(), resumed.v());
+    resumed.set_updates(through.updates());
+    set_gradients(store, 2, 0.3);
+    update(through, backend, grid, kUpdate);
+    const std::vector<float> want = copy_of(store.values());
+    std::copy(values.begin(), values.end(), store.values().as<float>());
+    update(resumed, backend, grid, kUpdate);
+    CHECK(copy_of(store.values()) == want);
+    CHECK(resumed.updates() == 2);
+  });
+}
+
+TEST_CASE("clip_norm 0 leaves gradients as they are") {
+  run_as_threads(1, [](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    make_small(store, backend);
+    OptimizerSettings settings = kSettings;
+    settings.clip_norm = 0;
+    Optimizer optimizer(store, settings, *backend.device, *backend.ops);
+    set_gradients(store, 1, 100);
+    const UpdateResult result = update(optimizer, backend, grid, kUpdate);
+    CHECK(result.gradient_norm > 100);
+    const float g = store.at(0).gradient.as<float>()[0];
+    CHECK(static_cast<double>(optimizer.m().as<float>()[0]) ==
+          Approx((1 - 0.9) * static_cast<double>(g)).epsilon(1e-5));
+  });
+}
+
+TEST_CASE("optimizer: scaled gradients with their scale give the same update") {
+  const auto train = [](double loss_scale, double width) {
+    std::vector<float> values;
+    run_as_threads(1, [&](Communicator& world) {
+      const ProcessGrid grid(world, {});
+      Backend backend = make_cpu_backend();
+      ParameterStore store;
+      make_small(store, backend);
+      Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
+      for (std::uint64_t step = 1; step <= 3; ++step) {
+        set_gradients(store, step, width);
+        backend.ops->scale(store.gradients(), loss_scale);
+        UpdateSettings settings = kUpdate;
+        settings.gradient_scale = loss_scale;
+        const UpdateResult result = update(optimizer, backend, grid, settings);
+        backend.ops->scale(store.gradients(), 1 / loss_scale);
+        CHECK(result.gradient_norm == Approx(norm_of(store)).epsilon(1e-6));
+      }
+      values = copy_of(store.values());
+    });
+    return values;
+  };
+  for (const double width : {0.05, 0.8}) CHECK(train(65536, width) == train(1, width));  // not clipped, clipped
+}
+
+TEST_CASE("optimizer: 16-bit values are the rounded master that trains as f32") {
+  const DType type = GENERATE(DType::bf16, DType::f16);
+  run_as_threads(1, [&](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    ParameterStore wide, narrow;
+    for (ParameterStore* store : {&wide, &narrow}) {
+      for (const bool decay : {true, false}) {
+        Parameter parameter = parameter_of(decay ? "matrix" : "vector", decay ? Shape{5, 7} : Shape{9}, decay);
+        (decay ? parameter.initialization.deviation : parameter.initialization.constant) = 1;
+        store->declare(parameter);
+      }
+      store->allocate(*backend.device, store == &wide ? DType::f32 : type);
+    }
+    Optimizer reference(wide, kSettings, *backend.device, *backend.ops);
+    Optimizer optimizer(narrow, kSettings, *backend.device, *backend.ops);
+    reference.initialize(7);
+    optimizer.initialize(7);
+    Owned<float> widened({narrow.flat_elements()}), rounded({narrow.flat_elements()});
+    const Buffer memory(*backend.device, static_cast<std::size_t>(2 * narrow.flat_elements()));
+    const Tensor expected = memory.tensor({narrow.flat_elements()}, type);
+    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(narrow, {}, kSettings));
+    for (std::uint64_t step = 0; step <= 3; ++step) {
+      CAPTURE(step);
+      CHECK(copy_of(optimizer.state({0, narrow.flat_elements()}).master) == copy_of(wide.values()));
+      backend.ops->copy(wide.values(), expected);
+      backend.ops->copy(expected, rounded.tensor());
+      backend.ops->copy(narrow.values(), widened.tensor());
+      CHECK(widened == rounded);
+      CHECK(copy_of(narrow.gradients()) == copy_of(wide.gradients()));
+      set_gradients(wide, step, 0.3);
+      set_gradients(narrow, step, 0.3);
+      update(reference, backend, grid, kUpdate);
+      update(optimizer, backend, grid, kUpdate);
+    }
+    CHECK_FALSE(widened.values()[0] == wide.values().as<float>()[0]);  // something was rounded
+  });
+}
+
+TEST_CASE("SGD: momentum and L2 decay and clipping without unneeded memory") {
+  for (const double momentum : {0.9, 0.0}) {
+    CAPTURE(momentum);
+    run_as_threads(1, [&](Communicator& world) {
+      const ProcessGrid grid(world, {});
+      Backend backend = make_cpu_backend();
+      ParameterStore store;
+      make_small(store, backend);
+      const OptimizerSettings settings{.rule = UpdateRule::sgd, .momentum = momentum, .clip_norm = 1};
+      Optimizer optimizer(store, settings, *backend.device, *backend.ops);
+      CHECK(optimizer.m().empty() == (momentum == 0));
+      CHECK(optimizer.v().empty());
+      const std::size_t one_moment = 4 * static_cast<std::size_t>(store.flat_elements());
+      CHECK(optimizer.state_bytes() == (momentum == 0 ? 0 : one_moment));
+      Reference reference(store);
+      for (std::uint64_t step = 1; step <= 4; ++step) {
+        set_gradients(store, step, step % 2 == 0 ? 0.05 : 0.8);
+        const double norm = norm_of(store), factor = std::min(1.0, 1 / (norm + 1e-6));
+        for (std::size_t k = 0; k < store.all().size(); ++k) {
+          const Parameter& parameter = store.all()[k];
+          for (std::int64_t i = 0; i < parameter.elements(); ++i) {
+            double& value = reference.states[k].value[static_cast<std::size_t>(i)];
+            double& m = reference.states[k].m[static_cast<std::size_t>(i)];
+            m = as_float(momentum) * m + factor * static_cast<double>(parameter.gradient.as<float>()[i]) +
+                (parameter.decay ? as_float(kUpdate.weight_decay) * value : 0);
+            value -= as_float(kUpdate.learning_rate) * m;
+          }
+        }
+        CHECK(update(optimizer, backend, grid, kUpdate).gradient_norm == Approx(norm).epsilon(1e-6));
+        for (std::size_t k = 0; k < store.all().size(); ++k) {
+          CHECK(difference(store.all()[k].value, reference.states[k].value, 2e-6) == "");
+        }
+      }
+      const std::vector<float> before = copy_of(store.values());
+      store.gradients().as<float>()[0] = NAN;
+      CHECK(update(optimizer, backend, grid, kUpdate).skipped);
+      CHECK(copy_of(store.values()) == before);
+    });
+  }
+}
+
+TEST_CASE("optimizer: a bad loss skips the update and is told from bad gradients") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  struct Case {
+    double loss;
+    float gradient;
+    bool skipped, bad_loss;
+  };
+  const Case each =
+      GENERATE_COPY(Case{3, 0.5f, false, false}, Case{-1e-7, 0.5f, false, false}, Case{NAN, 0.5f, true, true},
+                    Case{infinity, 0.5f, true, true}, Case{3, infinity, true, false}, Case{NAN, NAN, true, true});
+  CAPTURE(each.loss, each.gradient);
+  run_as_threads(2, [&](Communicator& world) {
+    const ProcessGrid grid(world, {.data = 2});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    make_small(store, backend);
+    Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
+    set_gradients(store, 1, 0.1);
+    double loss = world.rank() == 1 ? each.loss : 3;  // one rank alone reads it wrong
+    store.at(0).gradient.as<float>()[0] = each.gradient;
+    const std::vector<float> before = copy_of(store.values());
+    const ConstTensor losses = ConstTensor(&loss, {1}, DType::f64);
+    const UpdateResult result = update(optimizer, backend, grid, kUpdate, losses);
+    const bool kept = std::memcmp(copy_of(store.values()).data(), before.data(), before.size() * sizeof(float)) == 0;
+    communicator_cases::expect(result.skipped == each.skipped && kept == each.skipped, "skipped: {}", result.skipped);
+    communicator_cases::expect(result.bad_loss == each.bad_loss, "bad loss: {}", result.bad_loss);
+    communicator_cases::expect(
+        result.loss_sums[0] == 3 + each.loss || (std::isnan(result.loss_sums[0]) && std::isnan(each.loss)), "loss {}",
+        result.loss_sums[0]);
+    communicator_cases::expect(optimizer.updates() == (each.skipped ? 0 : 1), "updates {}", optimizer.updates());
+  });
+}
+
+TEST_CASE("gradient norm: neighbouring parameters are one sum of squares") {
+  struct CountedSums final : OpsDecorator {
+    using OpsDecorator::OpsDecorator;
+    void square_sum(const SquareSumArgs& args) override {
+      elements.push_back(args.x.elements());
+      OpsDecorator::square_sum(args);
+    }
+    void pass(const char*, const std::function<void()>& call) override { call(); }
+    std::vector<std::int64_t> elements;
+  };
+  run_as_threads(1, [](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    make_small(store, backend);
+    CountedSums ops(std::move(backend.ops));
+    set_gradients(store, 1, 0.3);
+    Optimizer optimizer(store, kSettings, *backend.device, ops);
+    const UpdateResult result = update(optimizer, *backend.device, ops, grid, kUpdate);
+    CHECK(result.gradient_norm == Approx(norm_of(store)).epsilon(1e-6));
+    // Up to the copy that another rank counts, after it, and the copy by itself: 48 + 48 + 10, 50 and 9 elements.
+    CHECK(ops.elements == std::vector<std::int64_t>{106, 50, 9});
+  });
+}

@@ -1,0 +1,103 @@
+// Plans of plan_memory for layouts, by arithmetic: changes by recomputation, sequence parallelism and schedules.
+#include <algorithm>
+
+#include "models/families/flops.h"
+#include "support/catch.h"
+#include "training/step/grid.h"
+#include "training/step/memory_layout.h"
+#include "training/step/replica.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+TEST_CASE("planned memory: all data ranks of a stage hold the same") {
+  const auto variant = GENERATE(like_llama, with_one_group, with_normed_heads);
+  // Under sequence parallelism a learned table of positions is summed as well, by its owners alone.
+  for (const bool learned : {false, true}) {
+    Config config = config_of({.tensor = 4, .data = 3, .sequence_parallel = true, .distributed = true});
+    variant(config.model);
+    if (learned) config.model.position_embedding = "learned";
+    config.train.global_batch_size = 6;
+    const auto held = [&](int data) {
+      return static_cast<MemoryUse>(plan_memory(config, grid_shape(config), {.data = data}));
+    };
+    CHECK(held(1) == held(0));
+    CHECK(held(2) == held(0));
+  }
+}
+
+TEST_CASE("planned memory: recomputed layers keep inputs and share one scratch") {
+  const auto plan = [](RecomputeConfig recompute) {
+    return plan_memory(config_of({.micro_batch = 2, .recompute = recompute}), {}, {});
+  };
+  const Config config = config_of({});
+  const std::size_t rows = 16 * 2, h = 32, bytes = sizeof(float);
+  // Memory that a layer saves in addition to its output (the next one's input): two norms with their statistics, the
+  // residual stream in the middle, query, key and value, attention's output and statistics, up and activated.
+  const std::size_t layer = bytes * rows * (3 * h + 4 + 3 * h + h + 4 + 2 * 4 * h);
+  const MemoryPlan none = plan({});
+  for (std::int64_t layers = 1; layers <= 5; ++layers) {
+    const MemoryPlan some = plan({"full", layers});
+    const auto recomputed = static_cast<std::size_t>(std::min<std::int64_t>(layers, config.model.layers));
+    CHECK(none.passes.slots.at(0) - some.passes.slots.at(0) == recomputed * layer);
+    CHECK(some.scratch == none.scratch + layer);
+    // The repeated products are those of the FLOPs that metrics report.
+    const double tokens = 8.0 * 16;
+    const double repeated = flops_per_token(config.model, static_cast<std::int64_t>(recomputed)).hardware -
+                            flops_per_token(config.model).model;
+    CHECK(some.matmul_flops + some.attention_flops - none.matmul_flops - none.attention_flops ==
+          Approx(tokens * repeated));
+  }
+  CHECK((plan({"full"}).passes == plan({"full", 4}).passes));
+  CHECK((plan({"selective"}).passes == none.passes));
+}
+
+TEST_CASE("sequence parallel: saved memory outside regions shrinks by tensor size") {
+  const auto slot = [](int tensor, bool sequence_parallel) {
+    const Config config =
+        config_of({.tensor = tensor, .micro_batch = 4, .sequence_parallel = sequence_parallel, .dropout = 0.1});
+    return plan_memory(config, {.tensor = tensor}, {}).passes.slots.at(0);
+  };
+  const std::size_t rows = 16 * 4, h = 32, layers = 4, vocab = 64, bytes = sizeof(float);
+  // Inside, of a layer: query, key and value, attention's output and statistics of four heads, up and activated; of the
+  // head: logits, and of each row over all columns the maximum, the sum and the target's logit.
+  const auto inside = [&](std::size_t t) {
+    return bytes * rows * (layers * (3 * h + h + 4 + 2 * 4 * h) / t + vocab / t + 3);
+  };
+  // Outside, of a layer: two norms with their statistics, the residual stream in the middle and at the end; before the
+  // first the embedding, after the last a norm.
+  const std::size_t outside = bytes * rows * (layers * (2 * (h + 2) + 2 * h) + h + h + 2);
+  for (const int tensor : {2, 4}) {
+    CAPTURE(tensor);
+    const auto t = static_cast<std::size_t>(tensor);
+    CHECK(slot(tensor, false) == inside(t) + outside);
+    CHECK(slot(tensor, true) == inside(t) + outside / t);
+  }
+}
+
+TEST_CASE("slots in flight are the schedule's") {
+  const auto slots = [](const char* schedule, int pipeline, int stage) {
+    const Config config = config_of({.pipeline = pipeline, .schedule = schedule});
+    return plan_memory(config, grid_shape(config), {.pipeline = stage}).slots();
+  };
+  CHECK(slots("gpipe", 4, 0) == 8);
+  CHECK(slots("1f1b", 4, 0) == 4);
+  CHECK(slots("1f1b", 4, 3) == 1);
+  for (int stage = 0; stage < 4; ++stage) CHECK(slots("zero_bubble", 4, stage) == 4);
+}
+
+TEST_CASE("only the last stage's slots for the model's end have room for logits") {
+  const Config config = config_of({.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2});
+  const MemoryPlan last = plan_memory(config, grid_shape(config), {.pipeline = 1});
+  const std::size_t logits = sizeof(float) * 16 * 64;
+  REQUIRE(last.slots() == 4);  // two to warm up, one more, and the one apart
+  CHECK(last.passes.slots[0] >= last.passes.slots[1] + logits);
+  CHECK(last.passes.slots[1] == last.passes.slots[2]);
+  // A gradient of [s, b, h] is sent while the next is made.
+  const std::size_t link = sizeof(float) * 16 * 32;
+  CHECK(last.passes.gradient_buffers == std::vector<std::size_t>{link, link});
+  const MemoryPlan first = plan_memory(config, grid_shape(config), {});
+  CHECK(first.passes.gradient_buffers == std::vector<std::size_t>{link, link});  // its chunk 1 has a previous one
+  const Config plain = config_of({.pipeline = 2});
+  CHECK(plan_memory(plain, grid_shape(plain), {}).passes.gradient_buffers.empty());
+}
