@@ -7,7 +7,7 @@ _megatron_programs=(megatron_bench megatron_checkpoint megatron_eval megatron_ge
 _megatron() {
   local IFS=$' \t\n' at=$COMP_CWORD first=0 current=${COMP_WORDS[COMP_CWORD]} program option help task='' list='' head=''
   COMPREPLY=()
-  if [[ ${COMP_WORDS[0]##*/} == megatron_launch ]]; then  # RANKS, and then a command line of its own
+  if [[ ${COMP_WORDS[0]##*/} == megatron_launch ]]; then  # its arguments: RANKS PROGRAM ARGUMENTS...
     first=2
     ((at != 2)) || COMPREPLY=($(compgen -c -- "${current:-megatron_}" | sort -u))
   fi

@@ -38,7 +38,7 @@ TEST_CASE("presets give sizes that explicit keys override", "[config]") {
   CHECK(lines(wrong) == 1);
 }
 
-TEST_CASE("presets: every one reads, resolves and has names of its own", "[config]") {
+TEST_CASE("presets: each is read and resolves, and no two share a name", "[config]") {
   std::set<std::string> names;
   CHECK(model_presets().size() == 51);
   for (const ModelPreset& preset : model_presets()) {

@@ -17,7 +17,7 @@ struct Choice {
 template <class Kind>
 Choice(Kind, const char*) -> Choice<Kind>;  // Clang before 17 deduces none for aggregates
 
-/// The kind of this name. Of a name that the table does not have, which configuration refuses, the first row's.
+/// The kind of this name. An unknown name, which the configuration refuses, gets the kind of the first row.
 template <class Table>
 constexpr auto kind_of(const Table& table, std::string_view name) {
   const auto row = std::find_if(std::begin(table), std::end(table), [&](const auto& one) { return one.name == name; });

@@ -63,8 +63,8 @@ struct Constraint {
   }
 };
 
-/// How a key is among the facts that checkpoints hold of their model: a key that was added later only where the model
-/// is not without it, so that older checkpoints stay equal.
+/// Whether checkpoints record the key as a fact of their model. Keys that were added later are recorded unless they
+/// have their default, so that checkpoints of older versions, which lack them, still match.
 enum class Fact { none, always, unless_default };
 
 struct Key {

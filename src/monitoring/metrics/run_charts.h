@@ -8,8 +8,8 @@
 
 namespace megatron {
 
-/// How well it learns: losses, accuracies if there are any, and the learning rate. Evaluations of a run that trains
-/// with another loss than they have are in a chart of their own.
+/// How well it learns: losses, accuracies if there are any, and the learning rate. Evaluations have a
+/// separate chart where the run trains with another loss than they use.
 std::vector<Chart> loss_charts(const PlotData& plot);
 
 /// How it runs: terms of the loss, gradient norm, throughput, loss scale and skipped steps, where there are any.

@@ -15,7 +15,7 @@ struct Axis {
   }
 };
 
-/// If there is but a single value: something around it. No axis goes beyond 1e300, so that its length is a number.
+/// A single value gets a range around it. No axis goes beyond 1e300: its length must stay finite.
 Axis axis_for(double low, double high, double from, double to);
 
 /// Ticks at 1, 2 or 5 times a power of ten inside [low, high]: at most about `count`; none if high ≤ low.

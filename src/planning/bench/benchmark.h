@@ -6,6 +6,7 @@
 // Owns nothing after it returns. Must not know files or data sets: tokens are pseudo-random.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,20 +28,20 @@ struct BenchmarkPart {
 /// Medians over the measured steps. Of a step the slowest rank's wall time counts and the ranks' mean CPU time (a rank
 /// that waits keeps its core busy); of products alone the ranks' mean.
 struct BenchmarkResult {
-  std::string device;                   ///< the first rank's
-  int ranks = 1, threads = 1;           ///< threads of each rank
-  double tokens = 0;                    ///< per step, of the job
-  double model_flops = 0;               ///< per step, of the job
-  double page_faults = 0;               ///< per step, of the first rank
-  double peak_resident_bytes = 0;       ///< the process's, summed over ranks
-  double planned_bytes = 0;             ///< bytes that training holds on the first rank (MemoryPlan)
-  Seconds step;                         ///< one training step
-  double communication = 0;             ///< seconds of it inside communication, of the rank that spent least there
-  Seconds overlapped_step;              ///< with parallel.overlap_gradients, in turn with the others; 0: no data ranks
-  double overlapped_communication = 0;  ///< seconds of it, as above
-  Seconds sgemm;                        ///< a rank's products of all layers, forward and backward; 0: not measured
-  double sgemm_flops = 0;               ///< operations of these products
-  std::vector<BenchmarkPart> sections;  ///< parts of the first rank's step
+  std::string device;                      ///< the first rank's
+  int ranks = 1, threads = 1;              ///< threads of each rank
+  double tokens = 0;                       ///< per step, of the job
+  double model_flops = 0;                  ///< per step, of the job
+  double page_faults = 0;                  ///< per step, of the first rank
+  double peak_resident_bytes = 0;          ///< the process's, summed over ranks
+  double planned_bytes = 0;                ///< bytes that training holds on the first rank (MemoryPlan)
+  Seconds step;                            ///< one training step
+  double communication = 0;                ///< seconds of it inside communication, of the rank that spent least there
+  std::optional<Seconds> overlapped_step;  ///< with parallel.overlap_gradients, measured in turn; none: no data ranks
+  double overlapped_communication = 0;     ///< seconds of it, as above
+  Seconds sgemm;                           ///< a rank's products of all layers, forward and backward; 0: not measured
+  double sgemm_flops = 0;                  ///< operations of these products
+  std::vector<BenchmarkPart> sections;     ///< parts of the first rank's step
   std::vector<BenchmarkPart> verbs;     ///< parts of the first rank's step; none on a device that works asynchronously
   std::vector<BenchmarkPart> products;  ///< parts of the first rank's sgemm
 

@@ -39,8 +39,8 @@ std::string text_of(const std::string& title, std::vector<BenchmarkPart> parts, 
 }  // namespace
 
 Report report(const Case& benchmark, const BenchmarkResult& result) {
-  const Seconds step = result.step, overlapped = result.overlapped_step;
-  const bool sgemm = result.sgemm_flops > 0, overlaps = overlapped.wall > 0;
+  const Seconds step = result.step, overlapped = result.overlapped_step.value_or(Seconds());
+  const bool sgemm = result.sgemm_flops > 0, overlaps = result.overlapped_step.has_value();
   // A rank's CPU time is its calling thread's.
   const std::string threads =
       result.threads == 1 ? "" : fmt::format(", {} threads per rank (CPU time: of the first)", result.threads);

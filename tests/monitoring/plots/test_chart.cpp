@@ -34,7 +34,7 @@ std::vector<std::string> drawn(const DecimatedCurve& curve, const Series& look, 
 
 }  // namespace
 
-TEST_CASE("chart: series differ by class and marked ones have marks in the legend") {
+TEST_CASE("chart: each series has its class, and its marks in the legend") {
   Chart chart{.title = "Loss <&>", .unit = "nats"};
   chart.add({.name = "training", .smooth = true}, falling(500));
   chart.add({.name = "a\"b", .marked = true}, falling(5));
