@@ -223,11 +223,13 @@ void synchronize_warp() {
   arrive(machine().running->warp->barrier);
 }
 
-Slots lay_down(const void* value, std::size_t bytes) {
+Slots lay_down(const void* value, std::size_t bytes, void (*complete)(Slots)) {
   Fiber& fiber = *machine().running;
   // By turns: no lane is at the next exchange but one before all have read this one.
   std::byte(*slots)[kSlotBytes] = fiber.warp->slots[fiber.warp->barrier.generation % 2];
   std::memcpy(slots[fiber.lane], value, bytes);
+  const Barrier& barrier = fiber.warp->barrier;
+  if (complete != nullptr && barrier.arrived + 1 == barrier.expected) complete(slots);
   arrive(fiber.warp->barrier);
   return slots;
 }

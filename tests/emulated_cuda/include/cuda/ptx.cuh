@@ -23,34 +23,48 @@ inline float exp2_approximately(float x) {
   return std::exp2(x);
 }
 
+/// A lane's parts of a product of 16 × 16 and 16 × 8 numbers: of two rows of the left side, of one column of the right
+/// one, and, once all lanes have come, of the product.
+template <class T>
+struct Fragments {
+  std::uint32_t a[4], b[2];
+  double product[4];
+
+  /// Sets the products of all lanes. Lane 4·i + j holds numbers 2·j, 2·j + 1 and those 8 further on of rows i and i + 8
+  /// and of column i, and has numbers 2·j and 2·j + 1 of the product's rows i and i + 8.
+  static void multiply(emulated_cuda::Slots slots) {
+    double left[16][16], right[16][8];  // right by [k][column]
+    const auto at = [&](int lane) { return reinterpret_cast<Fragments*>(slots[lane]); };
+    const auto number = [](std::uint32_t pair, int which) {
+      return static_cast<double>(to_float(T{static_cast<std::uint16_t>(pair >> (16 * which))}));
+    };
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        const int k = 8 * (i / 2) + 2 * (lane % 4);
+        for (int which = 0; which < 2; ++which) {
+          left[lane / 4 + 8 * (i % 2)][k + which] = number(at(lane)->a[i], which);
+          if (i % 2 == 0) right[k + which][lane / 4] = number(at(lane)->b[i / 2], which);
+        }
+      }
+    }
+    for (int row = 0; row < 16; ++row) {
+      double sums[8] = {};
+      for (int k = 0; k < 16; ++k) {
+        for (int column = 0; column < 8; ++column) sums[column] += left[row][k] * right[k][column];
+      }
+      for (int j = 0; j < 8; ++j) at(row % 8 * 4 + j / 2)->product[row / 8 * 2 + j % 2] = sums[j];
+    }
+  }
+};
+
 /// d += a · b for one warp; see cuda/ptx.cuh for who holds what.
 template <class T>
 void multiply_add_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  struct Fragments {
-    std::uint32_t a[4], b[2];
-  } own{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  const emulated_cuda::Slots slots = emulated_cuda::lay_down(&own, sizeof own);
-  const auto fragments = [&](int lane) {
-    Fragments result;
-    std::memcpy(&result, slots[lane], sizeof result);
-    return result;
-  };
-  const auto half = [](std::uint32_t pair, int which) {
-    return to_float(T{static_cast<std::uint16_t>(pair >> (16 * which))});
-  };
-  const int lane = emulated_cuda::lane(), group = lane / 4, member = lane % 4;
-  double sums[4] = {};
-  for (int k = 0; k < 16; ++k) {
-    const int owner = k % 8 / 2, upper = k / 8;
-    for (int column = 0; column < 2; ++column) {
-      const float right = half(fragments((2 * member + column) * 4 + owner).b[upper], k % 2);
-      for (int row = 0; row < 2; ++row) {
-        const float left = half(fragments(group * 4 + owner).a[2 * upper + row], k % 2);
-        sums[2 * row + column] += static_cast<double>(left) * static_cast<double>(right);
-      }
-    }
-  }
-  for (int i = 0; i < 4; ++i) d[i] = static_cast<float>(static_cast<double>(d[i]) + sums[i]);
+  const Fragments<T> own{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, {}};
+  static_assert(sizeof own <= emulated_cuda::kSlotBytes);
+  const emulated_cuda::Slots slots = emulated_cuda::lay_down(&own, sizeof own, &Fragments<T>::multiply);
+  const double* product = reinterpret_cast<const Fragments<T>*>(slots[emulated_cuda::lane()])->product;
+  for (int i = 0; i < 4; ++i) d[i] = static_cast<float>(static_cast<double>(d[i]) + product[i]);
 }
 
 inline void load_matrices(std::uint32_t (&registers)[4], const void* row, bool transposed) {
