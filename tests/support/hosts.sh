@@ -12,7 +12,7 @@ as_root=()
 isolated=(unshare "${as_root[@]}" --net --uts --mount --pid --fork --kill-child --mount-proc)
 
 if [[ ${1:-} == --check ]]; then
-  command -v ip nsenter unshare mpirun > /dev/null &&
+  command -v ip nsenter unshare mpirun > /dev/null && [[ $(mpirun --version) == *'Open MPI) 4.'* ]] &&
     "${isolated[@]}" bash -c 'ip link add bridge0 type bridge && ip link add port1 type veth peer name eth0' 2> /dev/null
   exit
 fi
