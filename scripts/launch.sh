@@ -4,7 +4,7 @@
 # The one place that knows Open MPI's flags for a laptop, a container or a CI machine. On a cluster use slurm/.
 #
 # Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 to this script all ask the ranks to save and stop (exit code 75); a second signal
-# ends them (128 + its number, unless they had stopped by then). The script stays between the signals and the launcher
+# ends them (128 + its number). After they have saved and stopped, a second one is ignored, and a third ends them. The script stays between the signals and the launcher
 # because mpirun itself cannot wait: after SIGTERM, and after any rank's death, it sleeps without passing on output and
 # then kills, for as long as odls_base_sigkill_timeout says, twice. Long enough for a save would mean minutes for every
 # error.
@@ -126,6 +126,7 @@ memory_kills() { awk '/^oom_kill / { print $2 }' /proc/vmstat 2> /dev/null || tr
 memory_kills_before=$(memory_kills)
 
 signals=0
+has_stopped() { [[ $(sed -n 2p "$MEGATRON_SAVED_FILE" 2> /dev/null) == stopped ]]; }
 job=
 ended_by=
 stop() {  # EXIT_CODE SIGNAL
@@ -134,7 +135,7 @@ stop() {  # EXIT_CODE SIGNAL
   if ((signals == 1)); then
     (set -o noclobber && echo "$2" > "$MEGATRON_SIGNAL_FILE") 2> /dev/null || true
     kill -USR1 "$job" 2> /dev/null || true
-  else
+  elif ((signals > 2)) || ! has_stopped; then
     ended_by=$1
     kill -TERM "$job" 2> /dev/null || true
   fi
@@ -147,7 +148,7 @@ trap 'stop 138 SIGUSR1' USR1
 # The last line, on how the job has ended. Exit codes: docs/reference.md.
 last_words() {  # EXIT_CODE
   local rank host signal by saved=
-  [[ ! -s $MEGATRON_SAVED_FILE ]] || saved="; $(< "$MEGATRON_SAVED_FILE")"
+  [[ ! -s $MEGATRON_SAVED_FILE ]] || saved="; $(head -n 1 "$MEGATRON_SAVED_FILE")"
   local kinds=([1]='a defect, or out of memory' [2]=configuration [3]=data [4]=checkpoint [5]=numerics [6]=communication
     [7]=filesystem)
   if (($1 == 75)); then

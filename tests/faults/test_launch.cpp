@@ -117,6 +117,25 @@ TEST_CASE("launch script: a killed rank is named with host and signal and step")
   CHECK(words.ends_with(" (exit code 137); step 200 is saved"));
 }
 
+TEST_CASE("launch script: a second signal is ignored once the run has stopped") {
+  const std::string script =
+      "trap 'printf \"step 20 is saved\\nstopped\\n\" > $MEGATRON_SAVED_FILE; echo stopped; sleep 2; exit 75' USR1; "
+      "echo ready; "
+      "while true; do sleep 0.1; done";
+  Process process(launched(1, {"bash", "-c", script}));
+  const auto wait_for = [&](const char* words) {
+    while (process.running() && !mentions(process.out(), words)) pause_milliseconds(5);
+  };
+  wait_for("ready");
+  process.signal(SIGINT);
+  wait_for("stopped");
+  process.signal(SIGINT);
+  const Finished finished = process.wait(30);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 75);
+  CHECK(last_line(finished.err).starts_with("launch: the job stopped early and has a checkpoint"));
+}
+
 TEST_CASE("launch script: Open MPI's own failures are not a defect of the program") {
   struct Way {
     const char* printed;

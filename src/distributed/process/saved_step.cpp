@@ -27,6 +27,11 @@ void SavedStep::set(std::int64_t step) {
   if (told_by_script()) std::ofstream(file_of_script()) << words_ << "\n";
 }
 
+void SavedStep::set_stopped() {
+  const std::lock_guard lock(mutex_);
+  if (told_by_script()) std::ofstream(file_of_script()) << words_ << "\nstopped\n";
+}
+
 std::string SavedStep::words() const {
   const std::lock_guard lock(mutex_);
   return words_;

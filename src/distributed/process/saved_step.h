@@ -14,6 +14,8 @@ class SavedStep {
   explicit SavedStep(bool resumes) : resumes_(resumes) {}
   /// -1: none. Where the file cannot be written, the script says less.
   void set(std::int64_t step);
+  /// Tells the script, by a second line, that the run has saved and stopped: a signal that comes now is not passed on.
+  void set_stopped();
   /// "step 200 is saved; the same command continues from it"; "" before the first set().
   std::string words() const;
   /// Whether scripts/launch.sh will say them.

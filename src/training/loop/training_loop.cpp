@@ -221,6 +221,7 @@ void TrainingLoop::save_last() {
 
 int TrainingLoop::stop() {
   save_last();
+  if (log_.enabled()) saved_step_.set_stopped();
   const std::string reason = stop_signal_ != 0 ? StopSignals::reason_for(stop_signal_) : stop_for_;
   log_.info("stopped on {} after step {}; {}run the same command again{} to continue", reason, trainer_.step(),
             stop_for_ == stop_file_path(config_.run.directory) ? "remove that file and " : "",
