@@ -89,7 +89,8 @@ class Work {
   static Memory sgd(const SgdArgs& a) { return moved("sgd", a.value, a.value, a.gradient, a.m, a.m); }
   static Memory square_sum(const SquareSumArgs& a) { return moved("square_sum", a.x); }
   static Memory judge_step(const JudgeStepArgs& a) {
-    return moved("judge_step", a.losses, a.norm, a.factor, a.skip, a.bad_loss);
+    return moved("judge_step", a.square_sum, a.all_square_sum, a.uncounted_square_sum, a.losses, a.norm, a.factor,
+                 a.skip, a.bad_loss);
   }
   static Memory normal(const NormalArgs& a) { return moved("normal", a.y); }
   static Memory fill(const Tensor& y, double) { return moved("fill", y); }

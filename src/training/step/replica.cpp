@@ -217,6 +217,8 @@ StepSums Replica::forward_backward(std::span<const MicroBatch> micro_batches, st
 }
 
 Replica::Update Replica::update(const StepSums& sums, UpdateSettings settings, Timers& timers) {
+  internal_check(sums.loss_counts.size() == terms_.size(), "counts of other terms of the loss", sums.loss_counts.size(),
+                 terms_.size());
   const Timers::Scope scope(timers, Section::optimizer);
   settings.gradient_scale = sums.loss_scale;
   const StepVerdict verdict = update_step_->run(settings, sums.losses, sums.routes);
