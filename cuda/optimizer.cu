@@ -84,22 +84,26 @@ __global__ void __launch_bounds__(kBlockThreads) square_sum_kernel(const float* 
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/// Each may be null.
-struct ClipResults {
-  float *norm, *factor, *skip;
+struct StepSquares {
+  const double *one_copy, *all, *uncounted;
+};
+struct StepJudgement {
+  float *norm, *factor, *skip, *bad_loss;
 };
 
-__global__ void clip_factor_kernel(const double* square_sum, const double* also_finite, std::int64_t others,
-                                   double maximum, double loss_scale, ClipResults results) {
-  const double exact_norm = sqrt(*square_sum) / loss_scale;
-  const auto norm = static_cast<float>(exact_norm);
-  const double factor = maximum / (exact_norm + 1e-6);
+__global__ void judge_step_kernel(StepSquares squares, const double* losses, std::int64_t terms, double maximum,
+                                  double loss_scale, StepJudgement judgement) {
+  const double norm = sqrt(*squares.one_copy) / loss_scale;
+  const double factor = maximum / (norm + 1e-6);
   const double clip = maximum != 0 && factor < 1 ? factor : 1.0;
-  if (results.norm != nullptr) *results.norm = norm;
-  if (results.factor != nullptr) *results.factor = static_cast<float>(clip / loss_scale);
-  bool finite = std::isfinite(norm);
-  for (std::int64_t i = 0; i < others; ++i) finite = finite && std::isfinite(also_finite[i]);
-  if (results.skip != nullptr) *results.skip = finite ? 0.0f : 1.0f;
+  const auto all_norm = static_cast<float>(sqrt(*squares.all) / loss_scale);
+  bool bad_loss = false;
+  for (std::int64_t i = 0; i < terms; ++i) bad_loss = bad_loss || !std::isfinite(losses[i]);
+  const bool skip = bad_loss || !std::isfinite(all_norm) || !std::isfinite(*squares.uncounted);
+  *judgement.norm = static_cast<float>(norm);
+  *judgement.factor = static_cast<float>(clip / loss_scale);
+  *judgement.skip = skip ? 1.0f : 0.0f;
+  *judgement.bad_loss = bad_loss ? 1.0f : 0.0f;
 }
 
 }  // namespace
@@ -157,15 +161,19 @@ void CudaOps::square_sum(const SquareSumArgs& args) {
   add_partial_sums(stream_, partial, shape.grid.x, total);
 }
 
-void CudaOps::clip_factor(const ClipFactorArgs& args) {
-  internal_check(args.square_sum.elements() == 1, "clip_factor: one sum of squares", args.square_sum.shape());
-  internal_check(args.loss_scale > 0, "clip_factor: a loss scale that is not positive", args.loss_scale);
-  const auto result = [](const Tensor& y) { return y ? elements_of<float>("clip_factor", y, 1) : nullptr; };
-  const ClipResults results{.norm = result(args.norm), .factor = result(args.factor), .skip = result(args.skip)};
-  const std::int64_t others = args.also_finite.elements();
-  launch(stream_, {.grid = dim3(1), .block = dim3(1)}, clip_factor_kernel, args.square_sum.as<double>(),
-         others > 0 ? args.also_finite.as<double>() : nullptr, others, static_cast<double>(args.maximum),
-         args.loss_scale, results);
+void CudaOps::judge_step(const JudgeStepArgs& args) {
+  internal_check(args.loss_scale > 0, "judge_step: a loss scale that is not positive", args.loss_scale);
+  const StepSquares squares{.one_copy = elements_of<double>("judge_step", args.square_sum, 1),
+                            .all = elements_of<double>("judge_step", args.all_square_sum, 1),
+                            .uncounted = elements_of<double>("judge_step", args.uncounted_square_sum, 1)};
+  const StepJudgement judgement{.norm = elements_of<float>("judge_step", args.norm, 1),
+                                .factor = elements_of<float>("judge_step", args.factor, 1),
+                                .skip = elements_of<float>("judge_step", args.skip, 1),
+                                .bad_loss = elements_of<float>("judge_step", args.bad_loss, 1)};
+  const std::int64_t terms = args.losses.elements();
+  launch(stream_, {.grid = dim3(1), .block = dim3(1)}, judge_step_kernel, squares,
+         optional_elements_of<double>("judge_step", args.losses, terms), terms, static_cast<double>(args.maximum),
+         args.loss_scale, judgement);
 }
 
 }  // namespace megatron

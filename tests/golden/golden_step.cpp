@@ -81,12 +81,12 @@ GoldenStep run_golden_step(const Golden& golden, const GoldenLayout& layout) {
     const GoldenMicroBatches micro_batches(config, golden.batch, grid.data().rank());
     const std::vector<double> counts = counts_of(config, golden.batch);
     Timers timers;
-    replica.forward_backward(micro_batches.list(), 1, {.counts = counts}, timers);
+    const StepSums sums = replica.forward_backward(micro_batches.list(), 1, {.counts = counts}, timers);
     {
       const std::lock_guard lock(mutex);
       for (const TensorSlice& slice : replica.summed_gradients()) assemble(slice, step.gradients);
     }
-    const Replica::Update update = replica.update({}, timers);
+    const Replica::Update update = replica.update(sums, {}, timers);
     if (world.rank() != 0) return;
     step.terms.assign(update.loss.terms.begin(), update.loss.terms.end());
     step.loss = update.loss.total;

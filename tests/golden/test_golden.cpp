@@ -83,10 +83,10 @@ Results compute(const Golden& golden, const Layout& layout, const Around& around
     const double targets = targets_of(config);
     const auto forward_backward = [&](const GoldenBatch& batch, int step) {
       const GoldenMicroBatches micro_batches(config, batch);
-      replica.forward_backward(micro_batches.list(), step, {.counts = {&targets, 1}, .scale = loss_scale(config)},
-                               timers);
+      return replica.forward_backward(micro_batches.list(), step,
+                                      {.counts = {&targets, 1}, .scale = loss_scale(config)}, timers);
     };
-    forward_backward(golden.batch, 1);
+    const StepSums sums = forward_backward(golden.batch, 1);
     {
       const std::lock_guard lock(mutex);
       for (const Parameter& parameter : replica.store().all()) {
@@ -94,14 +94,14 @@ Results compute(const Golden& golden, const Layout& layout, const Around& around
       }
     }
     // Loss and norm are asked for without an effect on values.
-    const Replica::Update first = replica.update({}, timers);
+    const Replica::Update first = replica.update(sums, {}, timers);
     backend.ops->fill(replica.optimizer().m(), 0);
     backend.ops->fill(replica.optimizer().v(), 0);
     replica.optimizer().set_updates(0);
     for (std::size_t i = 0; i < golden.steps.size(); ++i) {
-      forward_backward(golden.steps[i], static_cast<int>(i) + 1);
+      const StepSums of_step = forward_backward(golden.steps[i], static_cast<int>(i) + 1);
       const Replica::Update update = replica.update(
-          {.learning_rate = golden.learning_rate, .weight_decay = config.optimizer.weight_decay}, timers);
+          of_step, {.learning_rate = golden.learning_rate, .weight_decay = config.optimizer.weight_decay}, timers);
       if (world.rank() != 0) continue;
       results.losses.push_back(update.loss.total);
       results.norms.push_back(update.gradient_norm);

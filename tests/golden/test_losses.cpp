@@ -97,14 +97,14 @@ Results compute(const Config& config) {
         0);
     const StepBatch& batch = reader.next();
     Timers timers;
-    replica.forward_backward(batch.micro_batches, 1, {.counts = batch.loss_counts}, timers);
+    const StepSums sums = replica.forward_backward(batch.micro_batches, 1, {.counts = batch.loss_counts}, timers);
     {
       const std::lock_guard lock(mutex);
       for (const Parameter& parameter : replica.store().all()) {
         if (parameter.owner) assemble(parameter, parameter.gradient, results.gradients);
       }
     }
-    const Replica::Update update = replica.update({}, timers);
+    const Replica::Update update = replica.update(sums, {}, timers);
     if (world.rank() != 0) return;
     results.loss = update.loss.total;
     results.gradient_norm = update.gradient_norm;

@@ -71,7 +71,7 @@ Results compute(const Golden& golden, const Layout& layout) {
     const Losses evaluated = replica.evaluate(micro_batches.list(), counts, timers, wanted);
     scores.add(micro_batches.list());
     const LabelCounts right = scores.sum();
-    replica.forward_backward(micro_batches.list(), 1, {.counts = counts}, timers);
+    const StepSums sums = replica.forward_backward(micro_batches.list(), 1, {.counts = counts}, timers);
     {
       const std::lock_guard lock(mutex);
       for (const Parameter& parameter : replica.store().all()) {
@@ -85,7 +85,7 @@ Results compute(const Golden& golden, const Layout& layout) {
       }
     }
     const double loss = evaluated.total;
-    const Replica::Update update = replica.update({}, timers);
+    const Replica::Update update = replica.update(sums, {}, timers);
     if (world.rank() != 0) return;
     results.evaluated = loss;
     results.counts = right;

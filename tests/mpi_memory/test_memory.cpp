@@ -28,8 +28,8 @@ TEST_CASE("MPI: memory planned is memory used, by category, in every layout") {
       TinyBatches batches(config, grid.data().rank());
       Timers timers;
       for (int step = 1; step <= 2; ++step) {
-        replica.forward_backward(batches.step(step), step, batches.loss(), timers);
-        replica.update({.learning_rate = 1e-3}, timers);
+        const StepSums sums = replica.forward_backward(batches.step(step), step, batches.loss(), timers);
+        replica.update(sums, {.learning_rate = 1e-3}, timers);
         replica.evaluate(batches.step(step), batches.loss().counts, timers);
       }
       const MemoryUse used = replica.used();

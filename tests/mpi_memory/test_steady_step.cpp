@@ -25,8 +25,8 @@ TEST_CASE("MPI: a steady training step allocates nothing in any layout") {
       for (int step = 1; step <= kWarm + kSteady; ++step) {
         const std::span<const MicroBatch> micro_batches = batches.step(step);
         const long before = allocations();
-        replica.forward_backward(micro_batches, step, batches.loss(), timers);
-        replica.update({.learning_rate = 1e-3}, timers);
+        const StepSums sums = replica.forward_backward(micro_batches, step, batches.loss(), timers);
+        replica.update(sums, {.learning_rate = 1e-3}, timers);
         if (step > kWarm) in_steady_steps += allocations() - before;
       }
       communicator_cases::expect(in_steady_steps == 0, "{}: {} allocations in {} steps", test.name, in_steady_steps,

@@ -42,8 +42,8 @@ double evaluation_gap(Config config, const ProcessGrid& grid, Backend& backend, 
   replica.optimizer().set_values_from_master();
   TinyBatches batches(config, grid.data().rank());
   Timers timers;
-  replica.forward_backward(batches.step(step), step, batches.loss(), timers);
-  return replica.update({}, timers).least_gap;
+  const StepSums sums = replica.forward_backward(batches.step(step), step, batches.loss(), timers);
+  return replica.update(sums, {}, timers).least_gap;
 }
 
 }  // namespace
@@ -350,13 +350,13 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
     double least_gap = std::numeric_limits<double>::infinity();
     for (int step = 1; step <= steps; ++step) {
       const std::span<const MicroBatch> micro_batches = batches.step(step);
-      replica.forward_backward(micro_batches, step, batches.loss(), timers);
+      const StepSums sums = replica.forward_backward(micro_batches, step, batches.loss(), timers);
       if (step == 1) {
         const std::lock_guard lock(mutex);
         for (const TensorSlice& slice : replica.summed_gradients()) assemble(slice, trace.gradients);
       }
       const Replica::Update update = replica.update(
-          {.learning_rate = config.learning_rate.peak, .weight_decay = config.optimizer.weight_decay}, timers);
+          sums, {.learning_rate = config.learning_rate.peak, .weight_decay = config.optimizer.weight_decay}, timers);
       least_gap = std::min(least_gap, update.choices.empty() ? least_gap : update.least_gap);
       if (world.rank() == 0) {
         trace.choices.emplace_back(update.choices.begin(), update.choices.end());
@@ -365,6 +365,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
       }
     }
     const double evaluation = replica.evaluate(batches.step(steps), batches.loss().counts, timers).total;
+    replica.wait_for_values();
     if (config.model.moe.top_k < config.model.moe.experts) {
       least_gap = std::min(least_gap, evaluation_gap(config, grid, backend, replica, steps));
     }
@@ -398,8 +399,8 @@ std::vector<double> evaluate_tiny(const Config& config) {
     TinyBatches batches(config, 0);
     Timers timers;
     const double before = replica.evaluate(batches.step(9), batches.loss().counts, timers).total;
-    replica.forward_backward(batches.step(1), 1, batches.loss(), timers);
-    replica.update({.learning_rate = 1e-3}, timers);
+    const StepSums sums = replica.forward_backward(batches.step(1), 1, batches.loss(), timers);
+    replica.update(sums, {.learning_rate = 1e-3}, timers);
     const double after = replica.evaluate(batches.step(9), batches.loss().counts, timers).total;
     if (world.rank() == 0) losses = {before, after};
   });

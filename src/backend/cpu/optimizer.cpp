@@ -122,21 +122,23 @@ void CpuOps::square_sum(const SquareSumArgs& args) {
   *f64_scalar("square_sum", args.total) += sum;
 }
 
-void CpuOps::clip_factor(const ClipFactorArgs& args) {
-  internal_check(args.square_sum.elements() == 1, "clip_factor: one sum of squares", args.square_sum.shape());
-  internal_check(args.loss_scale > 0, "clip_factor: a loss scale that is not positive", args.loss_scale);
-  const double exact_norm = std::sqrt(*args.square_sum.as<double>()) / args.loss_scale;
-  const auto norm = static_cast<float>(exact_norm);
-  const double factor = static_cast<double>(args.maximum) / (exact_norm + 1e-6);
+void CpuOps::judge_step(const JudgeStepArgs& args) {
+  internal_check(args.loss_scale > 0, "judge_step: a loss scale that is not positive", args.loss_scale);
+  const std::int64_t terms = args.losses.elements();
+  const double* losses = optional_elements_of<double>("judge_step", args.losses, terms);
+  const double square_sum = *elements_of<double>("judge_step", args.square_sum, 1);
+  const double all_square_sum = *elements_of<double>("judge_step", args.all_square_sum, 1);
+  const double uncounted = *elements_of<double>("judge_step", args.uncounted_square_sum, 1);
+  const double norm = std::sqrt(square_sum) / args.loss_scale;
+  const double factor = static_cast<double>(args.maximum) / (norm + 1e-6);
   const double clip = args.maximum != 0 && factor < 1 ? factor : 1.0;
-  if (args.norm) *elements_of<float>("clip_factor", args.norm, 1) = norm;
-  if (args.factor) *elements_of<float>("clip_factor", args.factor, 1) = static_cast<float>(clip / args.loss_scale);
-  if (!args.skip) return;
-  bool finite = std::isfinite(norm);
-  for (std::int64_t i = 0; i < args.also_finite.elements(); ++i) {
-    finite = finite && std::isfinite(args.also_finite.as<double>()[i]);
-  }
-  *elements_of<float>("clip_factor", args.skip, 1) = finite ? 0.0f : 1.0f;
+  const auto all_norm = static_cast<float>(std::sqrt(all_square_sum) / args.loss_scale);
+  const bool bad_loss = !std::all_of(losses, losses + terms, [](double loss) { return std::isfinite(loss); });
+  const bool skip = bad_loss || !std::isfinite(all_norm) || !std::isfinite(uncounted);
+  *elements_of<float>("judge_step", args.norm, 1) = static_cast<float>(norm);
+  *elements_of<float>("judge_step", args.factor, 1) = static_cast<float>(clip / args.loss_scale);
+  *elements_of<float>("judge_step", args.skip, 1) = skip ? 1.0f : 0.0f;
+  *elements_of<float>("judge_step", args.bad_loss, 1) = bad_loss ? 1.0f : 0.0f;
 }
 
 }  // namespace megatron

@@ -260,15 +260,18 @@ struct SquareSumArgs {
   ConstTensor x;
   Tensor total;  ///< adds, f64 [1]
 };
-/// For gradients that are loss_scale times the loss': norm = sqrt(square_sum) / loss_scale; factor = min(1, maximum /
-/// (norm + 1e-6)) / loss_scale, 1 / loss_scale if maximum is 0; skip = 1 if the norm or
-/// one of also_finite is not finite, else 0.
-struct ClipFactorArgs {
-  ConstTensor square_sum;        ///< f64 [1]
-  ConstTensor also_finite = {};  ///< optional, f64 [numbers]
+/// Judges a step by sums over its ranks. Its gradients are loss_scale times the loss', so that a sum of their squares
+/// has the norm sqrt(sum) / loss_scale. norm = that of square_sum; factor = min(1, maximum / (norm + 1e-6)) /
+/// loss_scale, 1 / loss_scale if maximum is 0; bad_loss = 1 if one of the losses is not finite, else 0; skip = 1 if
+/// bad_loss is, the norm of all_square_sum is not finite in f32, or uncounted_square_sum is not finite, else 0.
+struct JudgeStepArgs {
+  ConstTensor square_sum;            ///< f64 [1]: of one copy of the model
+  ConstTensor all_square_sum;        ///< f64 [1]: of all its copies together
+  ConstTensor uncounted_square_sum;  ///< f64 [1]: of gradients that ranks hold and that other ranks have counted there
+  ConstTensor losses;                ///< optional, f64 [terms]
   float maximum = 0;
   double loss_scale = 1;
-  Tensor norm = {}, factor = {}, skip = {};  ///< sets, optional, f32 [1]
+  Tensor norm, factor, skip, bad_loss;  ///< sets, f32 [1]
 };
 
 /// y = a normal variate of standard deviation `deviation` per element, by its global index in the whole parameter.

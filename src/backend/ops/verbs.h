@@ -40,7 +40,7 @@
   VERB(adamw, (const AdamWArgs& args), (args))                                     \
   VERB(sgd, (const SgdArgs& args), (args))                                         \
   VERB(square_sum, (const SquareSumArgs& args), (args))                            \
-  VERB(clip_factor, (const ClipFactorArgs& args), (args))                          \
+  VERB(judge_step, (const JudgeStepArgs& args), (args))                            \
   VERB(normal, (const NormalArgs& args), (args))                                   \
   VERB(fill, (Tensor y, double value), (y, value))                                 \
   VERB(copy, (ConstTensor x, Tensor y), (x, y))                                    \

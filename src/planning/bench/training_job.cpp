@@ -15,10 +15,10 @@ Seconds TrainingJob::run(int steps) {
   timers_.reset();
   return time_of([&] {
     for (int i = 0; i < steps; ++i) {
-      replica_.forward_backward(batch_.micro_batches(), ++step_, batch_.loss(), timers_);
-      replica_.update({.learning_rate = 1e-4, .weight_decay = 0.01}, timers_);
+      const StepSums sums = replica_.forward_backward(batch_.micro_batches(), ++step_, batch_.loss(), timers_);
+      replica_.update(sums, {.learning_rate = 1e-4, .weight_decay = 0.01}, timers_);
     }
-    replica_.store();  // waits for values that are on their way
+    replica_.wait_for_values();
     compute_.backend.device->synchronize();
   });
 }

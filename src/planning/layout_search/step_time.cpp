@@ -64,8 +64,8 @@ RecordedLayout::PlayedStage play_stage(const Config& config, const std::vector<s
   recorder.recording = true;
   for (std::int64_t step = 1; step <= 2; ++step) {  // the first leaves gathers for the second to wait for
     recorder.add(StepBegins{});
-    replica.forward_backward(micro_batches, step, {.counts = loss_counts}, timers);
-    replica.update({}, timers);
+    const StepSums sums = replica.forward_backward(micro_batches, step, {.counts = loss_counts}, timers);
+    replica.update(sums, {}, timers);
   }
   recorder.recording = false;
   RecordedLayout::PlayedStage played;

@@ -88,7 +88,10 @@ class Work {
   static Memory adamw(const AdamWArgs& a) { return moved("adamw", a.value, a.value, a.gradient, a.m, a.m, a.v, a.v); }
   static Memory sgd(const SgdArgs& a) { return moved("sgd", a.value, a.value, a.gradient, a.m, a.m); }
   static Memory square_sum(const SquareSumArgs& a) { return moved("square_sum", a.x); }
-  static Memory clip_factor(const ClipFactorArgs& a) { return moved("clip_factor", a.norm); }
+  static Memory judge_step(const JudgeStepArgs& a) {
+    return moved("judge_step", a.square_sum, a.all_square_sum, a.uncounted_square_sum, a.losses, a.norm, a.factor,
+                 a.skip, a.bad_loss);
+  }
   static Memory normal(const NormalArgs& a) { return moved("normal", a.y); }
   static Memory fill(const Tensor& y, double) { return moved("fill", y); }
   static Memory copy(const ConstTensor& x, const Tensor& y) { return moved("copy", x, y); }

@@ -48,7 +48,7 @@ ComparedSteps compare_steps(Trainer& trainer, const ProcessGrid& grid, Device& d
                             const ReferenceSteps& expected, std::int64_t steps, ReferenceSteps* own) {
   Communicator& world = grid.world();
   const bool root = world.rank() == 0;
-  const Replica& replica = trainer.replica();
+  Replica& replica = trainer.replica();
   ComparedSteps run;
   if (own != nullptr) own->parameters = WholeTensors::of(replica.all_slices(false), device);
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -75,6 +75,7 @@ ComparedSteps compare_steps(Trainer& trainer, const ProcessGrid& grid, Device& d
     run.overflow = bad_gradient && !bad_loss;
     if (run.overflow) return run;
   }
+  replica.wait_for_values();
   if (steps == reference.steps()) {
     run.comparison.parameters =
         compare_tensors(world, root ? &expected.parameters : nullptr, replica.all_slices(false), 1, device);
@@ -84,7 +85,8 @@ ComparedSteps compare_steps(Trainer& trainer, const ProcessGrid& grid, Device& d
 }
 
 void perturb_weights(Trainer& trainer, Device& device, double share, std::uint64_t seed) {
-  const Replica& replica = trainer.replica();
+  Replica& replica = trainer.replica();
+  replica.wait_for_values();
   std::vector<float> values;
   for (const TensorSlice& slice : replica.all_slices(false)) {
     values.resize(static_cast<std::size_t>(slice.count));
@@ -96,7 +98,7 @@ void perturb_weights(Trainer& trainer, Device& device, double share, std::uint64
     }
     device.copy_to_device(slice.value.data(), values.data(), slice.value.bytes());
   }
-  trainer.replica().optimizer().set_values_from_master();
+  replica.optimizer().set_values_from_master();
 }
 
 }  // namespace megatron

@@ -19,7 +19,6 @@ UpdateStep::Tensors UpdateStep::place(Arena& arena, std::size_t terms, std::size
     tensors.local_router_gap = arena.allocate("this rank's router gap", {1}, DType::f64);
   }
   tensors.decision = arena.allocate("decision", {sizeof(Decision) / sizeof(float)}, DType::f32);
-  tensors.zero = arena.allocate("zero", {1}, DType::f64);
   return tensors;
 }
 
@@ -41,7 +40,6 @@ UpdateStep::UpdateStep(Optimizer& optimizer, const ProcessGrid& grid, std::size_
       counts_(counts) {
   Arena arena("update step", memory_);
   tensors_ = place(arena, terms, counts);
-  ops.fill(tensors_.zero, 0);
   const auto* const end = static_cast<const std::byte*>(tensors_.decision.data()) + tensors_.decision.bytes();
   read_bytes_ = static_cast<std::size_t>(end - memory_.data());
   here_ = Buffer(device.pinned(), read_bytes_);
@@ -91,19 +89,17 @@ void UpdateStep::sum_up(ConstTensor losses, const StepCounts& counted) {
 // Norm, factor and whether to skip, on the device. Without shards copies have the same gradient, whose norm is in
 // their replica's sum; where memory or a network fails they may not, so that skipping follows from all ranks' sums.
 void UpdateStep::decide(double gradient_scale) {
-  const Tensor sums = tensors_.sums, skip = number(offsetof(Decision, skip)),
-               bad_loss = number(offsetof(Decision, bad_loss));
-  ops_.clip_factor({.square_sum = optimizer_.sharded() ? sums.slice(0, 0, 1) : tensors_.model_square_sum,
-                    .maximum = static_cast<float>(optimizer_.clip_norm()),
-                    .loss_scale = gradient_scale,
-                    .norm = number(offsetof(Decision, norm)),
-                    .factor = number(offsetof(Decision, factor))});
-  ops_.clip_factor({.square_sum = sums.slice(0, 0, 1),
-                    .also_finite = sums.slice(0, 1, 1),
-                    .loss_scale = gradient_scale,
-                    .skip = skip});
-  ops_.clip_factor({.square_sum = tensors_.zero, .also_finite = sums.slice(0, 2 + terms_, terms_), .skip = bad_loss});
-  ops_.add(bad_loss, skip);
+  const Tensor sums = tensors_.sums;
+  ops_.judge_step({.square_sum = optimizer_.sharded() ? sums.slice(0, 0, 1) : tensors_.model_square_sum,
+                   .all_square_sum = sums.slice(0, 0, 1),
+                   .uncounted_square_sum = sums.slice(0, 1, 1),
+                   .losses = sums.slice(0, 2 + terms_, terms_),
+                   .maximum = static_cast<float>(optimizer_.clip_norm()),
+                   .loss_scale = gradient_scale,
+                   .norm = number(offsetof(Decision, norm)),
+                   .factor = number(offsetof(Decision, factor)),
+                   .skip = number(offsetof(Decision, skip)),
+                   .bad_loss = number(offsetof(Decision, bad_loss))});
 }
 
 StepVerdict UpdateStep::run(const UpdateSettings& settings, ConstTensor losses, const StepCounts& counted) {

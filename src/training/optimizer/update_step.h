@@ -64,7 +64,6 @@ class UpdateStep {
     Tensor with_model;        // the sums and it, which lie side by side
     Tensor local_router_gap;  // f64 [1], with counts
     Tensor decision;          // a Decision; next to the sums, so that one transfer tells of both
-    Tensor zero;              // f64 [1]
   };
   static Tensors place(Arena& arena, std::size_t terms, std::size_t counts);
   Tensor number(std::size_t offset) const;  ///< one number of the decision

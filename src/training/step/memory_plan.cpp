@@ -22,15 +22,15 @@ namespace {
 constexpr std::int64_t kDecisionNumbers = 4;
 
 // A training step of the largest size, with what it computes and moves.
-void play_step(const PlayedReplica& played) {
+StepSums play_step(const PlayedReplica& played, std::span<const double> counts) {
   const auto& [config, job, replica, family] = played;
   Arena batch("batch");
   const std::vector<MicroBatch> micro_batches =
       sizing_micro_batches(config, family, micro_batch_counts(config).back(), batch);
   Timers timers;
-  const std::vector<double> counts(family.loss_terms(config).size(), 1);
-  replica.forward_backward(micro_batches, 1, {.counts = counts}, timers);
+  const StepSums sums = replica.forward_backward(micro_batches, 1, {.counts = counts}, timers);
   replica.optimizer().set_values_from_master();  // the gathers of an update, without its sums of a few numbers
+  return sums;
 }
 
 // Forward passes that may need more than a training step's, as experts may have more room in them.
@@ -88,12 +88,13 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   CountingJob job(config, shape, at, transport);
   Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{});
   const PlayedReplica played{config, job, replica, family};
-  play_step(played);
+  const std::vector<double> counts(family.loss_terms(config).size(), 1);
+  const StepSums sums = play_step(played, counts);
   const auto passes_bytes = static_cast<double>(job.passes.bytes_sent),
              sums_bytes = static_cast<double>(job.sums.bytes_sent);
   const double matmul_flops = job.ops->matmul_flops(), attention_flops = job.ops->attention_flops();
   Timers timers;
-  replica.update({}, timers);
+  replica.update(sums, {}, timers);
   MemoryPlan plan = memory_of(played);
   plan.forward_and_backward_bytes = passes_bytes;
   plan.gradient_bytes = sums_bytes;

@@ -106,7 +106,6 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       chunks_(family.make_stages(config, grid, region_, store_)),
       scratch_("scratch"),
       terms_(family.loss_terms(config)),
-      loss_counts_(terms_.size()),
       gradient_scales_(terms_.size()),
       loss_values_(terms_.size()),
       training_actions_(training_schedules(config, grid, micro_batch_counts(config))),
@@ -207,23 +206,26 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
   executor_->run(actions->second, micro_batches, settings, ops, scratch_, timers);
 }
 
-void Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
-                               Timers& timers) {
+StepSums Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step,
+                                   const LossScaling& loss, Timers& timers) {
   const bool under_backward = overlap_gradients_ || store_.sharded();
   play_training(micro_batches, step, loss, under_backward ? gradient_reducer_.get() : nullptr, timers);
   gradient_reducer_->finish(*backend_.ops, scratch_);
-  std::copy(loss.counts.begin(), loss.counts.end(), loss_counts_.begin());
-  loss_scale_ = loss.scale;
+  StepSums sums{.losses = loss_sums_, .loss_counts = loss.counts, .loss_scale = loss.scale};
+  if (routes_) sums.routes = {routes_->choices.view({routes_->choices.elements()}), routes_->least_gap};
+  return sums;
 }
 
-Replica::Update Replica::update(UpdateSettings settings, Timers& timers) {
+Replica::Update Replica::update(const StepSums& sums, UpdateSettings settings, Timers& timers) {
+  internal_check(sums.loss_counts.size() == terms_.size(), "counts of other terms of the loss", sums.loss_counts.size(),
+                 terms_.size());
   const Timers::Scope scope(timers, Section::optimizer);
-  settings.gradient_scale = loss_scale_;
-  StepCounts counted;
-  if (routes_) counted = {routes_->choices.view({routes_->choices.elements()}), routes_->least_gap};
-  const StepVerdict verdict = update_step_->run(settings, loss_sums_, counted);
+  settings.gradient_scale = sums.loss_scale;
+  const StepVerdict verdict = update_step_->run(settings, sums.losses, sums.routes);
   if (!verdict.skipped) balance_experts();
-  for (std::size_t i = 0; i < terms_.size(); ++i) loss_values_[i] = term_mean(verdict.loss_sums[i], loss_counts_[i]);
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    loss_values_[i] = term_mean(verdict.loss_sums[i], sums.loss_counts[i]);
+  }
   return {{total_loss(terms_, loss_values_), loss_values_},
           verdict.gradient_norm,
           verdict.skipped,
@@ -243,9 +245,10 @@ void Replica::balance_experts() {
 
 NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step,
                                                   const LossScaling& loss, Timers& timers) {
+  wait_for_values();
   Device& device = *backend_.device;
   std::vector<ParameterPart> masters, values, sums, own;  // with shards, a rank has masters and sums of what it updates
-  for (const Parameter& parameter : store().all()) {
+  for (const Parameter& parameter : store_.all()) {
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
       masters.push_back({&parameter, optimizer_->state(part).master});
       sums.push_back({&parameter, store_.gradients().slice(0, part.first, part.count)});
@@ -333,7 +336,7 @@ std::vector<TensorSlice> Replica::owned_slices() const {
 
 std::vector<TensorSlice> Replica::all_slices(bool with_optimizer) const {
   std::vector<TensorSlice> slices;
-  for (const Parameter& parameter : store().all()) {  // not under values that are on their way
+  for (const Parameter& parameter : store_.all()) {
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
       slices.push_back(slice(parameter, part, with_optimizer));
     }

@@ -26,6 +26,15 @@ std::int64_t micro_batches_per_step(const Config& config);
 /// Every number of them that occurs, ascending.
 std::vector<std::int64_t> micro_batch_counts(const Config& config);
 
+/// Result of a step's passes on this rank, which its update sums up over the ranks. Views of the replica's memory and
+/// of the counts that forward_backward() was given: valid until the replica's next pass, and as long as the latter.
+struct StepSums {
+  ConstTensor losses;                   ///< f64 [terms] on the device: what this rank's stages have added
+  std::span<const double> loss_counts;  ///< by term: each mean is the sum over this
+  double loss_scale = 1;                ///< the gradients': they are the loss' times this
+  StepCounts routes = {};               ///< the routers' tally; absent without experts
+};
+
 class Replica {
  public:
   /// Allocates everything and initialises the parameters from train.seed. Grid and backend must outlive the replica;
@@ -43,10 +52,10 @@ class Replica {
           const Unlimited& played);
 
   /// Forward and backward of one step, whose number of micro-batches is one of the run's: gradients are zeroed, the
-  /// schedule is played, all partial sums are done. Gradients are the loss' times loss.scale. The sums of the loss'
-  /// terms stay where they were computed: update() sums them up.
-  void forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
-                        Timers& timers);
+  /// schedule is played, all partial sums are done. Gradients are the loss' times loss.scale. The result is for
+  /// update().
+  StepSums forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
+                            Timers& timers);
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out. With
   /// optimizer.distributed they are reduce-scattered during the backward either way.
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
@@ -59,9 +68,10 @@ class Replica {
     std::span<const double> choices = {};
     double least_gap = 0;  ///< among the choices that this rank made
   };
-  /// Applies the gradients, unless they or the loss are not finite. Its loss is forward_backward()'s, the same on every
-  /// rank. The gradients' scale is the replica's to set. In a step the host waits for the device here alone.
-  Update update(UpdateSettings settings, Timers& timers);
+  /// Applies the gradients of the step whose sums these are, unless they or the loss are not finite. Its loss is the
+  /// same on every rank. settings.gradient_scale is ignored: it is the sums'. In a step the host waits for the device
+  /// here alone.
+  Update update(const StepSums& sums, UpdateSettings settings, Timers& timers);
   /// After forward_backward with these micro-batches and an update that was skipped: what was not finite on this rank.
   /// Plays the step once more, with another loss scale and without the sums over copies: by itself on each data rank,
   /// but for what expert ranks send each other in a pass. Gradients are not the step's afterwards. Collective.
@@ -75,11 +85,10 @@ class Replica {
   /// asked for: on the ranks of the last stage.
   void score(std::span<const MicroBatch> micro_batches, std::span<const TargetResults> results, Timers& timers);
 
-  /// Complete: what the distributed optimizer still has on its way is waited for.
-  const ParameterStore& store() const {
-    gathers_->finish();
-    return store_;
-  }
+  /// Returns when the values that the distributed optimizer has on their way have arrived. Collective over the copies.
+  void wait_for_values() { gathers_->finish(); }
+  /// Its values are complete after wait_for_values(), until the next update.
+  const ParameterStore& store() const { return store_; }
   Optimizer& optimizer() { return *optimizer_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Stage& stage() const { return *chunks_.front(); }  ///< the first of this rank's chunks
@@ -97,7 +106,7 @@ class Replica {
   /// Slices that this rank writes to a checkpoint: saved_parts().
   std::vector<TensorSlice> owned_slices() const;
   /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in slices
-  /// are the master's: Optimizer::set_values_from_master when they have been read.
+  /// are the master's: wait_for_values() before they are set, Optimizer::set_values_from_master afterwards.
   std::vector<TensorSlice> all_slices(bool with_optimizer) const;
   /// The gradients of the last step that this rank has in full after forward_backward (with the distributed optimizer
   /// of what it owns), copies included, as the slices' values: the sums over the copies, which an update leaves as they
@@ -138,10 +147,9 @@ class Replica {
   Buffer scratch_memory_;
   Arena scratch_;  // the losses at its bottom, and what routers count
   LossTerms terms_;
-  Tensor loss_sums_;  // f64 [terms]: after a pass, what this rank's stages have added
-  std::vector<double> loss_counts_, gradient_scales_, loss_values_;  // by term
-  double loss_scale_ = 1;                                            // the gradients'
-  std::optional<RouteTally> routes_;                                 // if the model has experts: as the losses
+  Tensor loss_sums_;                                   // f64 [terms]: after a pass, what this rank's stages have added
+  std::vector<double> gradient_scales_, loss_values_;  // by term
+  std::optional<RouteTally> routes_;                   // if the model has experts: as the losses
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<UpdateStep> update_step_;
   std::map<std::int64_t, std::vector<Action>> training_actions_;  // by the number of micro-batches

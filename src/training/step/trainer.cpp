@@ -147,7 +147,8 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
     sum_loss_counts(grid_, terms_, *batches_, loss_counts_);
   }
   result.batch = schedule_.step_after(step_);
-  replica_.forward_backward(micro_batches_, step_ + 1, {loss_counts_, result.loss_scale}, timers_);
+  const StepSums sums =
+      replica_.forward_backward(micro_batches_, step_ + 1, {loss_counts_, result.loss_scale}, timers_);
   batch_memory_.mark_read();
   const std::int64_t samples = schedule_.samples_after(step_ + 1);
   result.learning_rate =
@@ -156,7 +157,7 @@ StepResult Trainer::train_step(const std::function<void(double loss_scale)>& bef
   wait_until_copied();
   if (before_update) before_update(result.loss_scale);
   const Replica::Update update =
-      replica_.update({.learning_rate = result.learning_rate, .weight_decay = result.weight_decay}, timers_);
+      replica_.update(sums, {.learning_rate = result.learning_rate, .weight_decay = result.weight_decay}, timers_);
   result.loss = update.loss.total;
   result.loss_terms.assign(update.loss.terms.begin(), update.loss.terms.end());
   result.loss_counts = loss_counts_;
@@ -225,9 +226,9 @@ SkipReport Trainer::explain_skip(const StepResult& result) {
 }
 
 void Trainer::check_replicas() {
-  const ParameterStore& store = replica_.store();  // waits for values that are on their way
+  replica_.wait_for_values();
   if (replica_check_ == nullptr) {
-    replica_check_ = std::make_unique<ReplicaCheck>(grid_, store, *backend_.device, replica_.optimizer());
+    replica_check_ = std::make_unique<ReplicaCheck>(grid_, replica_.store(), *backend_.device, replica_.optimizer());
   }
   replica_check_->run(fmt::format("after step {}", step_));
 }
@@ -286,6 +287,7 @@ void Trainer::wait_until_copied() {
 
 void Trainer::load(const CheckpointReader& checkpoint, const std::vector<TensorSlice>& slices) {
   wait_until_copied();
+  replica_.wait_for_values();
   checkpoint.read(grid_.world(), slices, *backend_.device);
   replica_.optimizer().set_values_from_master();
 }

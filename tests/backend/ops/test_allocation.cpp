@@ -19,7 +19,8 @@ TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run",
   Ops& ops = *backend.ops;
   const std::int64_t s = 4, b = 2, h = 2050, n = s * b;
   Owned<TestType> x({s, b, h}), y({s, b, h}), bias({h}), q({s, b, 2, 8}), product({n, n});
-  Owned<float> dbias({h}), dtable({n, h}), mean({n}), rstd({n}), log_sum_exp({b, 2, s}), one({1}, 1.0f), zero({1});
+  Owned<float> dbias({h}), dtable({n, h}), mean({n}), rstd({n}), log_sum_exp({b, 2, s}), one({1}, 1.0f), zero({1}),
+      bad_loss({1});
   Owned<double> total({1});
   const Owned<std::int32_t> ids = random_ids(n, 4, 1), positions = counting_ids(s), zero_ids(Shape{b});
   Owned<TestType> distance_bias({2, 32});
@@ -80,8 +81,7 @@ TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run",
   ops.read(one, &host);
   ops.route_backward({probabilities, chosen, counts, mean, gates, 0, logits, true, 1, 1});
   ops.square_sum({dtable, total});
-  ops.clip_factor(
-      {.square_sum = total, .maximum = 1, .norm = mean.tensor().slice(0, 0, 1), .factor = one, .skip = zero});
+  ops.judge_step({total, total, total, total, 1, 1, mean.tensor().slice(0, 0, 1), one, zero, bad_loss});
   ops.adamw({.value = dtable, .gradient = dtable, .m = dtable, .v = dtable, .clip_factor = one, .skip = zero});
   ops.sgd({.value = dtable, .gradient = dtable, .m = dtable, .clip_factor = one, .skip = zero});
   ops.normal({.y = x, .key = 1, .global_columns = h});

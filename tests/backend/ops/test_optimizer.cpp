@@ -145,49 +145,79 @@ TEST_CASE("square_sum adds in double") {
   CHECK(total[0] == Approx(40 * std::pow(static_cast<double>(1e30f), 2)).epsilon(1e-13));
 }
 
-TEST_CASE("clip_factor: norm, factor and the decision to skip") {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct JudgedStep {
+  double square_sum = 16, all = 16, uncounted = 0;
+  std::vector<double> losses = {1, 2};
+  float maximum = 0;
+  double loss_scale = 1;
+};
+
+/// Norm, factor, skip and bad_loss.
+std::vector<float> judged(const Backend& backend, const JudgedStep& step) {
+  const auto terms = static_cast<std::int64_t>(step.losses.size());
+  const Owned<double> square_sum({1}, step.square_sum), all({1}, step.all), uncounted({1}, step.uncounted);
+  Owned<double> losses({std::max<std::int64_t>(terms, 1)});
+  for (std::int64_t i = 0; i < terms; ++i) losses[i] = step.losses[static_cast<std::size_t>(i)];
+  Owned<float> results({4}, -5.0f);
+  backend.ops->judge_step({.square_sum = square_sum,
+                           .all_square_sum = all,
+                           .uncounted_square_sum = uncounted,
+                           .losses = terms > 0 ? losses.tensor() : Tensor(),
+                           .maximum = step.maximum,
+                           .loss_scale = step.loss_scale,
+                           .norm = results.tensor().slice(0, 0, 1),
+                           .factor = results.tensor().slice(0, 1, 1),
+                           .skip = results.tensor().slice(0, 2, 1),
+                           .bad_loss = results.tensor().slice(0, 3, 1)});
+  return results.copied_values();
+}
+
+}  // namespace
+
+TEST_CASE("judge_step: norm and clipping factor of one copy's gradient") {
   const Backend backend = make_test_backend();
-  const auto clip = [&](double square_sum, float maximum, double loss_scale = 1, double other = 0) {
-    const Owned<double> sum({1}, square_sum);
-    Owned<double> others({3}, 1.0);
-    others[2] = other;
-    Owned<float> results({3}, -5.0f);
-    backend.ops->clip_factor({.square_sum = sum,
-                              .also_finite = others,
-                              .maximum = maximum,
-                              .loss_scale = loss_scale,
-                              .norm = results.tensor().slice(0, 0, 1),
-                              .factor = results.tensor().slice(0, 1, 1),
-                              .skip = results.tensor().slice(0, 2, 1)});
-    return results.copied_values();
+  const auto clip = [&](double square_sum, float maximum, double loss_scale = 1) {
+    return judged(backend, {.square_sum = square_sum, .maximum = maximum, .loss_scale = loss_scale});
   };
-  const std::vector<float> above = clip(16, 1), below = clip(0.25, 1), off = clip(16, 0), zero = clip(0, 1);
+  const std::vector<float> above = clip(16, 1);
   CHECK(above[0] == 4);
   CHECK(static_cast<double>(above[1]) == Approx(1 / (4 + 1e-6)).epsilon(1e-7));
   CHECK(above[2] == 0);
-  CHECK(below == std::vector<float>{0.5f, 1, 0});
-  CHECK(off == std::vector<float>{4, 1, 0});
-  CHECK(zero == std::vector<float>{0, 1, 0});
+  CHECK(above[3] == 0);
+  CHECK(clip(0.25, 1) == std::vector<float>{0.5f, 1, 0, 0});
+  CHECK(clip(16, 0) == std::vector<float>{4, 1, 0, 0});
+  CHECK(clip(0, 1) == std::vector<float>{0, 1, 0, 0});
   // Gradients of a scaled loss: the norm is the loss' own, the factor takes the scale off.
-  CHECK(clip(16.0 * 1024 * 1024, 0, 1024) == std::vector<float>{4, 1.0f / 1024, 0});
-  const std::vector<float> scaled = clip(16.0 * 1024 * 1024, 1, 1024);
-  CHECK(scaled == std::vector<float>{4, above[1] / 1024, 0});
-  CHECK(clip(std::numeric_limits<double>::infinity(), 1)[2] == 1);
-  CHECK(clip(std::numeric_limits<double>::quiet_NaN(), 1)[2] == 1);
-  CHECK(clip(std::numeric_limits<double>::quiet_NaN(), 0)[2] == 1);
-  // Other numbers are not in the norm, but must be finite.
-  CHECK(clip(16, 0, 1, 1e300) == std::vector<float>{4, 1, 0});
-  CHECK(clip(16, 0, 1, std::numeric_limits<double>::quiet_NaN()) == std::vector<float>{4, 1, 1});
-  CHECK(clip(16, 0, 1, std::numeric_limits<double>::infinity()) == std::vector<float>{4, 1, 1});
-  // Each result by itself.
-  const Owned<double> sum({1}, 16.0), bad({1}, std::numeric_limits<double>::quiet_NaN());
-  Owned<float> results({3}, -5.0f);
-  backend.ops->clip_factor({.square_sum = sum, .also_finite = bad, .norm = results.tensor().slice(0, 0, 1)});
-  CHECK(results.copied_values() == std::vector<float>{4, -5, -5});
-  backend.ops->clip_factor({.square_sum = sum, .loss_scale = 2, .factor = results.tensor().slice(0, 1, 1)});
-  CHECK(results.copied_values() == std::vector<float>{4, 0.5f, -5});
-  backend.ops->clip_factor({.square_sum = sum, .also_finite = bad, .skip = results.tensor().slice(0, 2, 1)});
-  CHECK(results.copied_values() == std::vector<float>{4, 0.5f, 1});
+  CHECK(clip(16.0 * 1024 * 1024, 0, 1024) == std::vector<float>{4, 1.0f / 1024, 0, 0});
+  CHECK(clip(16.0 * 1024 * 1024, 1, 1024) == std::vector<float>{4, above[1] / 1024, 0, 0});
+}
+
+TEST_CASE("judge_step: skips for what is not finite on any rank") {
+  const Backend backend = make_test_backend();
+  const std::vector<float> good{4, 1, 0, 0}, bad_gradient{4, 1, 1, 0}, bad_loss{4, 1, 1, 1};
+  for (const double bad : {kInfinity, kNaN}) {
+    CAPTURE(bad);
+    CHECK(judged(backend, {.all = bad}) == bad_gradient);
+    CHECK(judged(backend, {.uncounted = bad}) == bad_gradient);
+    for (const float maximum : {0.0f, 1.0f}) {
+      CHECK(judged(backend, {.square_sum = bad, .all = bad, .maximum = maximum})[2] == 1);
+    }
+    CHECK(judged(backend, {.losses = {bad, 2}}) == bad_loss);
+    CHECK(judged(backend, {.losses = {1, bad}}) == bad_loss);
+    CHECK(judged(backend, {.all = bad, .losses = {1, bad}}) == bad_loss);
+  }
+  CHECK(judged(backend, {.losses = {}}) == good);
+  // This replica's own sum decides nothing: another replica, whose sum is another, must decide the same.
+  CHECK(judged(backend, {.square_sum = kInfinity})[2] == 0);
+  // A norm must be a float and be finite as that; losses and sums need not be floats.
+  CHECK(judged(backend, {.all = 1e76}) == good);
+  CHECK(judged(backend, {.all = 1e80}) == bad_gradient);
+  CHECK(judged(backend, {.all = 1e80, .loss_scale = 65536})[2] == 0);
+  CHECK(judged(backend, {.uncounted = 1e300, .losses = {1e300}}) == good);
 }
 
 TEST_CASE("updates: any part of the parameters is updated like the whole") {

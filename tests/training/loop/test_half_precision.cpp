@@ -186,8 +186,8 @@ TEST_CASE("fp16: parameters too large for 16 bits are named as that", "[fault-34
       }
       replica.optimizer().set_values_from_master();
       const std::span<const MicroBatch> micro_batches = batches.step(1);
-      replica.forward_backward(micro_batches, 1, batches.loss(), timers);
-      const Replica::Update update = replica.update({}, timers);
+      const StepSums sums = replica.forward_backward(micro_batches, 1, batches.loss(), timers);
+      const Replica::Update update = replica.update(sums, {}, timers);
       CHECK(update.skipped);
       CHECK(update.bad_loss);
       told[static_cast<std::size_t>(world.rank())] =

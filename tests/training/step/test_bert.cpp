@@ -61,8 +61,8 @@ Trained train(const Config& config, const std::string& folder, int last, const s
     TinyBatches batches(config, grid.data().rank());
     Timers timers;
     for (; step <= last; ++step) {
-      replica.forward_backward(batches.step(step), step, batches.loss(), timers);
-      const Replica::Update update = replica.update({.learning_rate = 1e-3, .weight_decay = 0.1}, timers);
+      const StepSums sums = replica.forward_backward(batches.step(step), step, batches.loss(), timers);
+      const Replica::Update update = replica.update(sums, {.learning_rate = 1e-3, .weight_decay = 0.1}, timers);
       if (world.rank() == 0) trained.losses.push_back(update.loss.total);
     }
     save_checkpoint(world, save_to, {.step = last}, replica.owned_slices(), *backend.device);

@@ -144,8 +144,8 @@ TEST_CASE("experts: an evaluation and a step that is played again count nothing"
     replica.evaluate(batches.step(9), batches.loss().counts, timers);
     const std::span<const MicroBatch> micro_batches = batches.step(1);
     replica.diagnose_non_finite_step(micro_batches, 1, batches.loss(), timers);
-    replica.forward_backward(micro_batches, 1, batches.loss(), timers);
-    CHECK(numbers_of(replica.update({}, timers).choices) == expected.choices[0]);
+    const StepSums sums = replica.forward_backward(micro_batches, 1, batches.loss(), timers);
+    CHECK(numbers_of(replica.update(sums, {}, timers).choices) == expected.choices[0]);
   });
 }
 
@@ -161,8 +161,9 @@ TEST_CASE("choice bias: moves against the whole batch except in a skipped step")
     for (int step = 1; step <= 4; ++step) {
       INFO("step " << step);
       const bool skipped = step == 3;
-      replica.forward_backward(batches.step(step), step, {batches.loss().counts, skipped ? INFINITY : 1}, timers);
-      const Replica::Update update = replica.update({.learning_rate = 1e-3}, timers);
+      const StepSums sums =
+          replica.forward_backward(batches.step(step), step, {batches.loss().counts, skipped ? INFINITY : 1}, timers);
+      const Replica::Update update = replica.update(sums, {.learning_rate = 1e-3}, timers);
       REQUIRE(update.skipped == skipped);
       for (std::size_t layer = 0; layer < 2; ++layer) {
         const Choices counts = of_layer(numbers_of(update.choices), static_cast<std::int64_t>(layer), 4);
@@ -209,8 +210,8 @@ TEST_CASE("choice bias: experts that get everything come to get their share") {
     }
     double first = 0, last = 0;
     for (int step = 1; step <= 250; ++step) {
-      replica.forward_backward(batches.step(1), 1, batches.loss(), timers);
-      const ExpertUse use(4, replica.update({.learning_rate = 0}, timers).choices, 0);  // the bias alone moves
+      const StepSums sums = replica.forward_backward(batches.step(1), 1, batches.loss(), timers);
+      const ExpertUse use(4, replica.update(sums, {.learning_rate = 0}, timers).choices, 0);  // the bias alone moves
       double most = 0;
       for (std::int64_t layer = 0; layer < 2; ++layer) {
         for (const double share : use.shares(layer)) most = std::max(most, share);

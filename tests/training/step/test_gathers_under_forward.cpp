@@ -1,9 +1,14 @@
 // The distributed optimizer's new values are on their way still when the next forward begins, and nothing that a run
-// does between two steps waits for them: seen from inside a run's forwards.
+// does between two steps waits for them: seen from inside a run's forwards. A replica that is asked for its parameters
+// does not wait either, unless it is told to.
+#include "backend/ops/backends.h"
+#include "distributed/comm/thread_communicator.h"
 #include "models/families/layers.h"
 #include "support/catch.h"
+#include "support/communicator_cases.h"
 #include "support/loop_on_threads.h"
 #include "support/watching_communicator.h"
+#include "training/step/grid.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -64,4 +69,34 @@ TEST_CASE("gathers: a forward begins while the last update's are in flight") {
     CHECK(mine.in_flight[2] > 0);
     CHECK(mine.after_gathers == 0);
   }
+}
+
+TEST_CASE("replica: only wait_for_values() waits for an update's gathers") {
+  Config config = tiny_config();
+  config.parallel.data = 2;
+  config.optimizer.distributed = true;
+  run_as_threads(2, [&](Communicator& threads) {
+    WatchingCommunicator world(threads);
+    const ProcessGrid grid(world, grid_shape(config));
+    Backend backend = make_cpu_backend();
+    Replica replica(config, grid, backend);
+    TinyBatches batches(config, grid.data().rank());
+    Timers timers;
+    const StepSums sums = replica.forward_backward(batches.step(1), 1, batches.loss(), timers);
+    replica.update(sums, {.learning_rate = 1e-3}, timers);
+    const int in_flight = data_group(grid).gathers_in_flight();
+    TrafficMeter meter;
+    for (Communicator* group : grid.groups()) group->set_meter(&meter);
+    const std::size_t parameters = replica.store().all().size();
+    const std::size_t slices = replica.all_slices(true).size() + replica.owned_slices().size();
+    const std::int64_t operations = meter.operations;
+    const int left_in_flight = data_group(grid).gathers_in_flight();
+    for (Communicator* group : grid.groups()) group->set_meter(nullptr);
+    replica.wait_for_values();
+    communicator_cases::expect(in_flight > 0, "no gathers");
+    communicator_cases::expect(parameters > 0 && slices > 0, "{} parameters, {} slices", parameters, slices);
+    communicator_cases::expect(operations == 0, "{} operations", operations);
+    communicator_cases::expect(left_in_flight == in_flight, "{} of {} gathers left", left_in_flight, in_flight);
+    communicator_cases::expect(data_group(grid).gathers_in_flight() == 0, "gathers after the wait");
+  });
 }

@@ -71,9 +71,9 @@ Played play(const std::string& positions, const std::vector<std::shared_ptr<Enco
     }
     Timers timers;
     played.evaluated = replica.evaluate(micro_batches, counts, timers).total;
-    replica.forward_backward(micro_batches, 1, {.counts = counts}, timers);
+    const StepSums sums = replica.forward_backward(micro_batches, 1, {.counts = counts}, timers);
     for (const TensorSlice& slice : replica.summed_gradients()) assemble(slice, played.gradients);
-    played.loss = replica.update({}, timers).loss.total;
+    played.loss = replica.update(sums, {}, timers).loss.total;
     played.count = counts[0];
   });
   return played;

@@ -96,9 +96,10 @@ Result play(const GridShape& shape, const std::string& schedule) {
     Timers timers;
     const std::span<const MicroBatch> micro_batches = batches.step(1);
     const double counts[] = {batches.targets(), kPerSample * 8};
-    replica.forward_backward(micro_batches, 1, {.counts = counts}, timers);
-    const Replica::Update update = replica.update({}, timers);
+    const StepSums sums = replica.forward_backward(micro_batches, 1, {.counts = counts}, timers);
+    const Replica::Update update = replica.update(sums, {}, timers);
     Result mine{{update.loss.terms.begin(), update.loss.terms.end()}, update.loss.total, update.gradient_norm, 0};
+    replica.wait_for_values();
     const std::vector<TensorSlice> values = replica.all_slices(false), gradients = replica.summed_gradients();
     const auto move = [&](double step) {
       for (std::size_t i = 0; i < values.size(); ++i) {

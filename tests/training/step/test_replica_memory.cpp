@@ -145,8 +145,8 @@ std::vector<RankMemory> measure(const Layout& layout) {
     Timers timers;
     for (int step = 1; step <= 2 || batches.targets() < whole_batches.targets(); ++step) {
       const std::span<const MicroBatch> micro_batches = batches.step(step);
-      replica.forward_backward(micro_batches, step, batches.loss(), timers);
-      replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
+      const StepSums sums = replica.forward_backward(micro_batches, step, batches.loss(), timers);
+      replica.update(sums, {.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
       memory.scratch = replica.scratch_high_water();
       const std::span<const MicroBatch> whole_batch = whole_batches.step(step);
       replica.evaluate(whole_batch, whole_batches.loss().counts, timers);

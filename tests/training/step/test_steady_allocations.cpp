@@ -36,8 +36,8 @@ TEST_CASE("a steady step allocates nothing") {
       for (int step = 1; step <= 5; ++step) {
         const std::span<const MicroBatch> micro_batches = batches.step(step);
         const long before = allocations_of_mine();
-        replica.forward_backward(micro_batches, step, batches.loss(), timers);
-        replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
+        const StepSums sums = replica.forward_backward(micro_batches, step, batches.loss(), timers);
+        replica.update(sums, {.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
         by_step.push_back(allocations_of_mine() - before);
       }
     });
@@ -70,8 +70,8 @@ TEST_CASE("a steady step that is traced allocates nothing") {
     for (int step = 1; step <= 4; ++step) {
       const std::span<const MicroBatch> micro_batches = batches.step(step);
       const long before = allocations_of_mine();
-      replica.forward_backward(micro_batches, step, batches.loss(), timers);
-      replica.update({.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
+      const StepSums sums = replica.forward_backward(micro_batches, step, batches.loss(), timers);
+      replica.update(sums, {.learning_rate = 1e-3, .weight_decay = config.optimizer.weight_decay}, timers);
       by_step.push_back(allocations_of_mine() - before);
     }
     events = recorder->events().size();
