@@ -59,7 +59,7 @@ struct Parameter {
   int tie = kNone;    ///< the grid's tie whose stages hold the same box, over which the gradient must be summed
   bool owner = true;  ///< exactly one rank of each copy of the model counts each element. A copy of the model is tensor
                       ///< × pipeline; of its experts tensor × pipeline × expert
-  int measured_by = kNone;  ///< the parameter whose gradient is the measure of errors in this one's, which is 0 in
+  int measured_by = kNone;  ///< index of the parameter whose gradient measures the errors of this one's, which is 0 in
                             ///< exact arithmetic
   Initialization initialization;
 
@@ -132,7 +132,7 @@ class ParameterStore {
   /// Says that the parameter has copies on the stages of a tie of the grid: their gradients are summed, one counts.
   void mark_tied(int index, int tie, bool owner);
 
-  /// Says that the parameter's gradient is 0 in exact arithmetic, and `by` the one with which rounding compares.
+  /// Says that the parameter's gradient is 0 in exact arithmetic: its errors are measured by the gradient of `by`.
   void mark_measured(int index, int by);
 
   /// Registers numbers that layers compute with and that are not trained (slopes, frequencies): f32, on the device from

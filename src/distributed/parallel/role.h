@@ -1,5 +1,5 @@
-// The roles of parameters: what a number of the model is for, as the layer that declares it says. Weight decay follows
-// from it, and so does whatever else is told apart by kind of parameter; never from a name.
+// Role: what a parameter is for, as the layer that declares it says. Weight decay follows from it, and so does whatever
+// else treats kinds of parameters differently; never from a name.
 #pragma once
 
 #include <array>
@@ -9,12 +9,12 @@
 namespace megatron {
 
 enum class Role {
-  matrix,     ///< a hidden matrix: of attention, an MLP, an expert, a dense layer in front of a head
+  matrix,     ///< a hidden matrix: of attention, an MLP, an expert, a dense layer in front of a last one
   embedding,  ///< a table whose rows are looked up: tokens, positions, types, biases by distance; a tied head too
   head,       ///< the output layer's matrix, where it is not the token table
   vector,     ///< a bias, or other numbers in one dimension
   norm,       ///< weight or bias of a norm
-  router,     ///< what chooses or weighs experts: a matrix with few rows, or a choice bias
+  router,     ///< part of a router, which chooses or weighs experts: a matrix with few rows, or a choice bias
   task_head,  ///< the last layer of a classification: weight and bias
 };
 

@@ -25,8 +25,9 @@ Experts::Experts(ParameterBuilder& builder, const std::string& name, const MlpSi
       if (part.up_bias == kNone) part.up_bias = index;
     }
     part.down = builder.row_parallel_weight(expert + ".down.weight", sizes.hidden, sizes.ffn, sizes.output_deviation);
-    if (sizes.bias)
+    if (sizes.bias) {
       part.down_bias = builder.replicated_vector_partial_gradient(Role::vector, expert + ".down.bias", sizes.hidden, 0);
+    }
     parts_.push_back(part);
   }
 }

@@ -54,8 +54,8 @@ class ParameterBuilder {
   int untrained_vector(Role role, const std::string& name, std::int64_t size, std::int64_t row);
 
  private:
-  Parameter whole(Role role, const std::string& name, Shape shape) const;
   Parameter declared(Role role, const std::string& name, Shape shape) const;
+  Parameter whole(Role role, const std::string& name, Shape shape) const;
   Parameter split(Role role, const std::string& name, Shape shape, int dimension, std::int64_t groups = 0) const;
 
   ParameterStore& store_;

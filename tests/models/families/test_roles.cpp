@@ -1,5 +1,5 @@
-// What the record of each parameter says of it, by name: its role, whether weight decay applies, and the layer that the
-// forward pass has come to where it first uses it.
+// Records of parameters, by name: their role, whether weight decay applies, and the layer that the forward pass has
+// come to where it first uses them.
 #include <map>
 #include <type_traits>
 
@@ -9,7 +9,6 @@
 
 using namespace megatron;
 using namespace megatron::test;
-using Catch::Matchers::EndsWith;
 
 namespace {
 

@@ -118,7 +118,8 @@ TEST_CASE("parameter table: keys that ranks share, bf16, a divided optimizer") {
                                                        .compute = "bf16",
                                                        .variant = like_llama}));
   CHECK(row_of(table, "name") == "shape cut values stage update role decay copies state elements");
-  CHECK(row_of(table, "layers.0.attention.query.weight") == "[32, 32] rows over tensor bf16 0 adamw matrix yes 2 1/2 1024");
+  CHECK(row_of(table, "layers.0.attention.query.weight") ==
+        "[32, 32] rows over tensor bf16 0 adamw matrix yes 2 1/2 1024");
   CHECK(row_of(table, "layers.0.attention.key.weight") ==
         "[16, 32] rows over tensor, 2 ranks each bf16 0 adamw matrix yes 2 1/2 512");
   CHECK(row_of(table, "layers.0.attention_norm.weight") == "[32] whole bf16 0 adamw norm no 2 1/2 32");
@@ -133,7 +134,8 @@ TEST_CASE("parameter table: experts by expert rank, and biases that none trains"
                                                        .variant = with_balanced_experts,
                                                        .expert = 2}));
   const std::string last = "layers.1.moe.experts.3";
-  CHECK(row_of(table, last + ".up.weight") == "[48, 32] experts over expert, rows over tensor 0 sgd matrix yes 2 1/2 1536");
+  CHECK(row_of(table, last + ".up.weight") ==
+        "[48, 32] experts over expert, rows over tensor 0 sgd matrix yes 2 1/2 1536");
   CHECK(row_of(table, last + ".up.bias") == "[48] experts over expert, elements over tensor 0 sgd vector no 2 1/2 48");
   CHECK(row_of(table, last + ".down.bias") == "[32] experts over expert 0 sgd vector no 2 1/2 32");
   CHECK(row_of(table, "layers.1.moe.router.weight") == "[4, 32] whole 0 sgd router yes 4 1/4 128");
