@@ -43,6 +43,7 @@ using CatchTest = Catch::TestCaseInfo;
 using CatchTestResult = Catch::TestCaseStats;
 using CatchSection = Catch::SectionInfo;
 #endif
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::Equals;
 using Catch::Matchers::StartsWith;
 

@@ -67,6 +67,10 @@ void ParameterStore::mark_tied(int index, int tie, bool owner) {
   parameter.owner = parameter.owner && owner;
 }
 
+void ParameterStore::mark_measured(int index, int by) {
+  parameters_[static_cast<std::size_t>(index)].measured_by = by;
+}
+
 void ParameterStore::set_views(Tensor values, Tensor gradients) {
   values_ = values;
   gradients_ = gradients;

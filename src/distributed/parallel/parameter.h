@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "backend/tensor/memory.h"
 #include "backend/tensor/tensor.h"
 #include "distributed/comm/process_grid.h"
+#include "distributed/parallel/role.h"
 
 namespace megatron {
 
@@ -40,8 +42,16 @@ struct Initialization {
 /// In place of the index of a parameter, constant or tie: there is none.
 inline constexpr int kNone = -1;
 
+/// In place of the number of a layer: what comes before all of them in the forward pass, or after them.
+inline constexpr std::int64_t kBeforeLayers = -1, kAfterLayers = std::numeric_limits<std::int64_t>::max();
+
 struct Parameter {
+  explicit Parameter(Role of) : role(of) {}
+
   std::string name;  ///< layout-independent: "layers.7.attention.query.weight"
+  Role role;
+  std::int64_t layer = kBeforeLayers;  ///< where the forward pass first uses it: number among the whole model's layers,
+                                       ///< a decoder's after its encoder's. Inside a layer, declarations are in order
   Shape global_shape;
   Box box;  ///< this rank's part of the global tensor
   Placement tensor = Placement::replica;
@@ -49,7 +59,8 @@ struct Parameter {
   int tie = kNone;    ///< the grid's tie whose stages hold the same box, over which the gradient must be summed
   bool owner = true;  ///< exactly one rank of each copy of the model counts each element. A copy of the model is tensor
                       ///< × pipeline; of its experts tensor × pipeline × expert
-  bool decay = true;  ///< weight decay applies (matrices and embeddings: yes; biases and norms: no)
+  int measured_by = kNone;  ///< index of the parameter whose gradient measures the errors of this one's, which is 0 in
+                            ///< exact arithmetic
   Initialization initialization;
 
   bool adjacent = false;   ///< lies directly after its predecessor
@@ -58,6 +69,8 @@ struct Parameter {
   Tensor gradient;         ///< f32, same shape
 
   std::int64_t elements() const { return box.extent.elements(); }
+  /// Weight decay applies: not to biases, norms and whatever else has one dimension.
+  bool decays() const { return global_shape.rank() > 1 && role != Role::vector && role != Role::norm; }
 };
 
 /// Numbers of the model that no gradient trains: a router's choice bias. f32, 0 at first, equal on all ranks of a
@@ -118,6 +131,9 @@ class ParameterStore {
 
   /// Says that the parameter has copies on the stages of a tie of the grid: their gradients are summed, one counts.
   void mark_tied(int index, int tie, bool owner);
+
+  /// Says that the parameter's gradient is 0 in exact arithmetic: its errors are measured by the gradient of `by`.
+  void mark_measured(int index, int by);
 
   /// Registers numbers that layers compute with and that are not trained (slopes, frequencies): f32, on the device from
   /// allocate() on. Those of an equal name are the same and kept once. Returns their index.

@@ -91,7 +91,7 @@ BatchLayout bert_batch_layout(const Config& config) {
 BertStage::BertStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
                      const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute, int chunk)
     : link_{Link{.width = model.hidden_size}} {
-  ParameterBuilder builder(store, region);
+  ParameterBuilder builder(store, region), after_layers = builder.after_layers();
   const ModelChunk place = chunk_at(model, parallel, grid, chunk);
 
   const bool task = model.task_outputs > 0;
@@ -102,9 +102,9 @@ BertStage::BertStage(const ModelConfig& model, const ParallelConfig& parallel, c
   if (place.first) embedding_.emplace(builder, word, with_types(embedding_sizes(model)));
   const int own_terms = task ? 1 : 2;
   blocks_.emplace(builder, block_sizes(model, grid, Sight::all, own_terms), model.moe, place, recompute);
-  if (place.last && !task && !model.tie_embeddings) word = declare_head_table(builder, model);
-  if (place.last && !task) head_.emplace(builder, word, head_sizes(model));
-  if (place.last && task) task_head_.emplace(builder, task_head_sizes(model));
+  if (place.last && !task && !model.tie_embeddings) word = declare_head_table(after_layers, model);
+  if (place.last && !task) head_.emplace(after_layers, word, head_sizes(model));
+  if (place.last && task) task_head_.emplace(after_layers, task_head_sizes(model));
 }
 
 Shape BertStage::activation_shape(const Context& context) const {

@@ -13,8 +13,10 @@ BlockStack::BlockStack(ParameterBuilder& builder, const BlockSizes& sizes, const
     const std::int64_t number = span.first_number + i;
     const bool experts = span.moe != nullptr && span.moe->in_layer(number);
     if (experts) with_experts.moe->experts.router.row = span.expert_layers_before + span.moe->layers_among(number);
-    blocks_.emplace_back(builder, span.name + "." + std::to_string(number), experts ? with_experts : dense,
-                         span.first_layer + i, i < span.recomputed);
+    const std::int64_t layer = span.first_layer + i;
+    ParameterBuilder of_layer = builder.in_layer(layer);
+    blocks_.emplace_back(of_layer, span.name + "." + std::to_string(number), experts ? with_experts : dense, layer,
+                         i < span.recomputed);
   }
 }
 

@@ -36,15 +36,15 @@ BatchLayout gpt_batch_layout(const Config& config) {
 GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid,
                    const TensorRegion& region, ParameterStore& store, const RecomputeConfig& recompute, int chunk)
     : link_{Link{.width = model.hidden_size}}, region_(region) {
-  ParameterBuilder builder(store, region);
+  ParameterBuilder builder(store, region), after_layers = builder.after_layers();
   const ModelChunk place = chunk_at(model, parallel, grid, chunk);
 
   int word = kNone;
   if (place.first || (place.last && model.tie_embeddings)) word = declare_word_table(builder, model, grid);
   if (place.first) embedding_.emplace(builder, word, embedding_sizes(model));
   blocks_.emplace(builder, block_sizes(model, grid, Sight::earlier), model.moe, place, recompute);
-  if (place.last && !model.tie_embeddings) word = declare_head_table(builder, model);
-  if (place.last) head_.emplace(builder, word, HeadSizes{model.vocab_size, norm_sizes(model), model.head_bias});
+  if (place.last && !model.tie_embeddings) word = declare_head_table(after_layers, model);
+  if (place.last) head_.emplace(after_layers, word, HeadSizes{model.vocab_size, norm_sizes(model), model.head_bias});
 }
 
 Shape GptStage::activation_shape(const Context& context) const {

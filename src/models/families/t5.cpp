@@ -120,7 +120,8 @@ void T5Stage::declare_encoder(ParameterBuilder& builder, const Config& config, c
                              .recomputed = std::min(layers, config.recompute.of_chunk(chunk.layers)),
                              .moe = &model.moe});
   if (chunk.first_layer + layers < model.layers) return;
-  Norm norm(builder, "encoder.final_norm", norm_sizes(model));
+  ParameterBuilder last_layer = builder.in_layer(model.layers - 1);
+  Norm norm(last_layer, "encoder.final_norm", norm_sizes(model));
   memory_norm_.emplace(MemoryNorm{norm, static_cast<int>(store_->all().size()) - 1});
 }
 
@@ -142,7 +143,9 @@ void T5Stage::declare_decoder(ParameterBuilder& builder, const Config& config, c
                              .moe = &model.moe,
                              .expert_layers_before = model.moe.layers_among(model.layers)});
   if (!chunk.last) return;
-  head_.emplace(builder, model.tie_embeddings ? tables.word : declare_head_table(builder, model), head_sizes(model));
+  ParameterBuilder after_layers = builder.after_layers();
+  head_.emplace(after_layers, model.tie_embeddings ? tables.word : declare_head_table(after_layers, model),
+                head_sizes(model));
 }
 
 bool T5Stage::reads(const BatchField& field) const {

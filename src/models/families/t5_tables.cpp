@@ -51,22 +51,23 @@ T5Tables declare_t5_tables(ParameterBuilder& builder, const Config& config, cons
     if (tie != kNone) builder.store().mark_tied(index, tie, /*owner=*/grid.tie(tie).rank() == 0);
     return index;
   };
-  const auto distances = [&](const char* name) {
-    return [&builder, &model, name] {
-      return builder.column_parallel_weight(name, model.attention_heads, model.relative_buckets, model.init_std);
+  const auto distances = [&](const char* name, std::int64_t first_layer) {
+    return [&builder, &model, name, first_layer] {
+      return builder.in_layer(first_layer)
+          .column_parallel_weight(Role::embedding, name, model.attention_heads, model.relative_buckets, model.init_std);
     };
   };
   T5Tables tables;
   tables.word = declare(word, [&] {
-    return builder.column_parallel_weight("embedding.word.weight", model.padded_vocab(), model.hidden_size,
-                                          model.init_std);
+    return builder.column_parallel_weight(Role::embedding, "embedding.word.weight", model.padded_vocab(),
+                                          model.hidden_size, model.init_std);
   });
   tables.position = declare(position, [&] {
-    return builder.replicated_matrix("embedding.position.weight", model.max_position_embeddings, model.hidden_size,
-                                     model.init_std);
+    return builder.replicated_matrix(Role::embedding, "embedding.position.weight", model.max_position_embeddings,
+                                     model.hidden_size, model.init_std);
   });
-  tables.encoder_distances = declare(encoder_distances, distances("relative.encoder.weight"));
-  tables.decoder_distances = declare(decoder_distances, distances("relative.decoder.weight"));
+  tables.encoder_distances = declare(encoder_distances, distances("relative.encoder.weight", 0));
+  tables.decoder_distances = declare(decoder_distances, distances("relative.decoder.weight", model.layers));
   return tables;
 }
 

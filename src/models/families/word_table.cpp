@@ -6,8 +6,8 @@ namespace {
 
 constexpr int kWordTie = 0;
 
-int declare_table(ParameterBuilder& builder, const std::string& name, const ModelConfig& model) {
-  return builder.column_parallel_weight(name, model.padded_vocab(), model.hidden_size, model.init_std);
+int declare_table(ParameterBuilder& builder, Role role, const std::string& name, const ModelConfig& model) {
+  return builder.column_parallel_weight(role, name, model.padded_vocab(), model.hidden_size, model.init_std);
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ std::vector<std::vector<int>> word_table_ties(const Config& config) {
 }
 
 int declare_word_table(ParameterBuilder& builder, const ModelConfig& model, const ProcessGrid& grid) {
-  const int word = declare_table(builder, "embedding.word.weight", model);
+  const int word = declare_table(builder, Role::embedding, "embedding.word.weight", model);
   if (model.tie_embeddings && grid.shape().pipeline > 1) {
     builder.store().mark_tied(word, kWordTie, /*owner=*/grid.tie(kWordTie).rank() == 0);
   }
@@ -27,7 +27,7 @@ int declare_word_table(ParameterBuilder& builder, const ModelConfig& model, cons
 }
 
 int declare_head_table(ParameterBuilder& builder, const ModelConfig& model) {
-  return declare_table(builder, "head.weight", model);
+  return declare_table(builder, Role::head, "head.weight", model);
 }
 
 }  // namespace megatron

@@ -12,13 +12,16 @@ namespace {
 ColumnParallelLinear declare_qkv(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes) {
   const std::int64_t h = sizes.hidden, groups = sizes.groups;
   const std::int64_t queries = sizes.heads * sizes.head_size, keys = groups * sizes.head_size;
-  const int weight = builder.column_parallel_weight(name + ".query.weight", queries, h, sizes.deviation);
-  builder.column_parallel_weight(name + ".key.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
-  builder.column_parallel_weight(name + ".value.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
+  const int weight = builder.column_parallel_weight(Role::matrix, name + ".query.weight", queries, h, sizes.deviation);
+  builder.column_parallel_weight(Role::matrix, name + ".key.weight", keys, h, sizes.deviation, /*adjacent=*/true,
+                                 groups);
+  builder.column_parallel_weight(Role::matrix, name + ".value.weight", keys, h, sizes.deviation, /*adjacent=*/true,
+                                 groups);
   int bias = kNone;
   if (sizes.bias) {
     bias = builder.column_parallel_bias(name + ".query.bias", queries);
-    builder.column_parallel_bias(name + ".key.bias", keys, /*adjacent=*/true, groups);
+    const int key = builder.column_parallel_bias(name + ".key.bias", keys, /*adjacent=*/true, groups);
+    builder.store().mark_measured(key, bias);
     builder.column_parallel_bias(name + ".value.bias", keys, /*adjacent=*/true, groups);
   }
   return {builder.store(), weight, bias, 3, h};
@@ -39,8 +42,9 @@ int declare_frequencies(ParameterBuilder& builder, const AttentionSizes& sizes) 
 }
 
 int declare_norm(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes) {
-  return sizes.query_key_norm ? builder.replicated_vector_partial_gradient(name + ".weight", sizes.head_size, 1)
-                              : kNone;
+  return sizes.query_key_norm
+             ? builder.replicated_vector_partial_gradient(Role::norm, name + ".weight", sizes.head_size, 1)
+             : kNone;
 }
 
 }  // namespace
@@ -53,7 +57,8 @@ RowParallelLinear declare_attention_output(ParameterBuilder& builder, const std:
                                            const AttentionSizes& sizes) {
   const int weight = builder.row_parallel_weight(name + ".output.weight", sizes.hidden, sizes.heads * sizes.head_size,
                                                  sizes.output_deviation);
-  const int bias = sizes.output_bias ? builder.replicated_vector(name + ".output.bias", sizes.hidden, 0) : kNone;
+  const int bias =
+      sizes.output_bias ? builder.replicated_vector(Role::vector, name + ".output.bias", sizes.hidden, 0) : kNone;
   return {builder.store(), weight, bias};
 }
 

@@ -9,9 +9,9 @@ BertHead::BertHead(ParameterBuilder& builder, int word, const BertHeadSizes& siz
       sizes_(sizes),
       final_norm_(sizes.final_norm ? std::optional<Norm>(std::in_place, builder, "final_norm", sizes.norm)
                                    : std::nullopt),
-      dense_weight_(
-          builder.replicated_matrix("head.dense.weight", sizes.norm.hidden, sizes.norm.hidden, sizes.deviation)),
-      dense_bias_(builder.replicated_vector("head.dense.bias", sizes.norm.hidden, 0)),
+      dense_weight_(builder.replicated_matrix(Role::matrix, "head.dense.weight", sizes.norm.hidden, sizes.norm.hidden,
+                                              sizes.deviation)),
+      dense_bias_(builder.replicated_vector(Role::vector, "head.dense.bias", sizes.norm.hidden, 0)),
       norm_(builder, "head.norm", sizes.norm),
       language_model_(builder.store(), word,
                       builder.column_parallel_bias("head.bias", store_->at(word).global_shape[0]), sizes.vocab,

@@ -8,20 +8,24 @@ namespace {
 
 ColumnParallelLinear declare_query(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes) {
   const std::int64_t queries = sizes.heads * sizes.head_size;
-  const int weight = builder.column_parallel_weight(name + ".query.weight", queries, sizes.hidden, sizes.deviation);
+  const int weight =
+      builder.column_parallel_weight(Role::matrix, name + ".query.weight", queries, sizes.hidden, sizes.deviation);
   const int bias = sizes.bias ? builder.column_parallel_bias(name + ".query.bias", queries) : kNone;
   return {builder.store(), weight, bias, 1, sizes.hidden};
 }
 
 ColumnParallelLinear declare_key_value(ParameterBuilder& builder, const std::string& name,
                                        const AttentionSizes& sizes) {
+  const int query_bias = static_cast<int>(builder.store().all().size()) - 1;  // declared last, if there is one
   const std::int64_t h = sizes.hidden, groups = sizes.groups, keys = groups * sizes.head_size;
-  const int weight =
-      builder.column_parallel_weight(name + ".key.weight", keys, h, sizes.deviation, /*adjacent=*/false, groups);
-  builder.column_parallel_weight(name + ".value.weight", keys, h, sizes.deviation, /*adjacent=*/true, groups);
+  const int weight = builder.column_parallel_weight(Role::matrix, name + ".key.weight", keys, h, sizes.deviation,
+                                                    /*adjacent=*/false, groups);
+  builder.column_parallel_weight(Role::matrix, name + ".value.weight", keys, h, sizes.deviation, /*adjacent=*/true,
+                                 groups);
   int bias = kNone;
   if (sizes.bias) {
     bias = builder.column_parallel_bias(name + ".key.bias", keys, /*adjacent=*/false, groups);
+    builder.store().mark_measured(bias, query_bias);
     builder.column_parallel_bias(name + ".value.bias", keys, /*adjacent=*/true, groups);
   }
   return {builder.store(), weight, bias, 2, h};

@@ -27,7 +27,8 @@ ConstTensor local_ids(const Context& context, const ConstTensor& ids) {
 std::vector<Embedding::WholeTable> Embedding::declare_tables(ParameterBuilder& builder, const EmbeddingSizes& sizes) {
   std::vector<WholeTable> tables;
   const auto declare = [&](const char* name, std::int64_t rows, ConstTensor Rows::*ids) {
-    if (rows > 0) tables.push_back({builder.replicated_matrix(name, rows, sizes.hidden, sizes.deviation), ids});
+    if (rows == 0) return;
+    tables.push_back({builder.replicated_matrix(Role::embedding, name, rows, sizes.hidden, sizes.deviation), ids});
   };
   if (sizes.position_table != kNone) {
     tables.push_back({sizes.position_table, &Rows::position_ids});

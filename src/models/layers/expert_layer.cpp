@@ -22,10 +22,10 @@ ExpertLayer::ExpertLayer(ParameterBuilder& builder, const std::string& name, con
       dense_(declare_dense(builder, name, sizes.dense)) {
   const MlpSizes& mlp = sizes.dense.mlp;
   if (mix_ == Mix::sigmoid) {
-    weight_ = builder.replicated_matrix(name + ".shared_gate.weight", 1, mlp.hidden, mlp.deviation);
+    weight_ = builder.replicated_matrix(Role::router, name + ".shared_gate.weight", 1, mlp.hidden, mlp.deviation);
   } else if (mix_ == Mix::softmax) {
-    weight_ = builder.replicated_matrix(name + ".mix.weight", 2, mlp.hidden, mlp.deviation);
-    bias_ = builder.replicated_vector(name + ".mix.bias", 2, 0);
+    weight_ = builder.replicated_matrix(Role::router, name + ".mix.weight", 2, mlp.hidden, mlp.deviation);
+    bias_ = builder.replicated_vector(Role::vector, name + ".mix.bias", 2, 0);
   }
 }
 

@@ -14,7 +14,7 @@ Experts::Experts(ParameterBuilder& builder, const std::string& name, const MlpSi
     const std::string expert = name + "." + std::to_string(k);
     Part part;
     for (const std::string& up : ups) {
-      const int index = builder.column_parallel_weight(expert + up + ".weight", sizes.ffn, sizes.hidden,
+      const int index = builder.column_parallel_weight(Role::matrix, expert + up + ".weight", sizes.ffn, sizes.hidden,
                                                        sizes.deviation, /*adjacent=*/part.up != kNone);
       if (part.up == kNone) part.up = index;
     }
@@ -25,7 +25,9 @@ Experts::Experts(ParameterBuilder& builder, const std::string& name, const MlpSi
       if (part.up_bias == kNone) part.up_bias = index;
     }
     part.down = builder.row_parallel_weight(expert + ".down.weight", sizes.hidden, sizes.ffn, sizes.output_deviation);
-    if (sizes.bias) part.down_bias = builder.replicated_vector_partial_gradient(expert + ".down.bias", sizes.hidden, 0);
+    if (sizes.bias) {
+      part.down_bias = builder.replicated_vector_partial_gradient(Role::vector, expert + ".down.bias", sizes.hidden, 0);
+    }
     parts_.push_back(part);
   }
 }

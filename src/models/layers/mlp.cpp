@@ -11,8 +11,9 @@ ColumnParallelLinear declare_up(ParameterBuilder& builder, const std::string& na
   if (is_gated(sizes.activation)) records.insert(records.begin(), name + ".gate");
   int weight = kNone, bias = kNone;
   for (const std::string& record : records) {
-    const int index = builder.column_parallel_weight(record + ".weight", sizes.ffn, sizes.hidden, sizes.deviation,
-                                                     /*adjacent=*/&record != &records.front());
+    const int index =
+        builder.column_parallel_weight(Role::matrix, record + ".weight", sizes.ffn, sizes.hidden, sizes.deviation,
+                                       /*adjacent=*/&record != &records.front());
     if (&record == &records.front()) weight = index;
   }
   for (const std::string& record : records) {
@@ -27,7 +28,7 @@ ColumnParallelLinear declare_up(ParameterBuilder& builder, const std::string& na
 RowParallelLinear declare_down(ParameterBuilder& builder, const std::string& name, const MlpSizes& sizes) {
   const int weight =
       builder.row_parallel_weight(name + ".down.weight", sizes.hidden, sizes.ffn, sizes.output_deviation);
-  const int bias = sizes.bias ? builder.replicated_vector(name + ".down.bias", sizes.hidden, 0) : kNone;
+  const int bias = sizes.bias ? builder.replicated_vector(Role::vector, name + ".down.bias", sizes.hidden, 0) : kNone;
   return {builder.store(), weight, bias};
 }
 

@@ -7,8 +7,8 @@ namespace megatron {
 Norm::Norm(ParameterBuilder& builder, const std::string& name, const NormSizes& sizes)
     : store_(&builder.store()),
       sizes_(sizes),
-      weight_(builder.replicated_vector(name + ".weight", sizes.hidden, 1)),
-      bias_(row_of(sizes.kind).bias ? builder.replicated_vector(name + ".bias", sizes.hidden, 0) : kNone) {}
+      weight_(builder.replicated_vector(Role::norm, name + ".weight", sizes.hidden, 1)),
+      bias_(row_of(sizes.kind).bias ? builder.replicated_vector(Role::norm, name + ".bias", sizes.hidden, 0) : kNone) {}
 
 void Norm::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   const ConstTensor rows = as_matrix(x);

@@ -2,14 +2,20 @@
 
 namespace megatron {
 
-Parameter ParameterBuilder::split(const std::string& name, Shape shape, int dimension, std::int64_t groups) const {
-  Parameter parameter;
+Parameter ParameterBuilder::declared(Role role, const std::string& name, Shape shape) const {
+  Parameter parameter(role);
   parameter.name = name;
+  parameter.layer = layer_;
   parameter.global_shape = shape;
   parameter.copies = copies_;
-  parameter.box.extent = shape;
-  parameter.box.offset = shape;
+  parameter.box = {shape, shape};
   for (int i = 0; i < shape.rank(); ++i) parameter.box.offset[i] = 0;
+  return parameter;
+}
+
+Parameter ParameterBuilder::split(Role role, const std::string& name, Shape shape, int dimension,
+                                  std::int64_t groups) const {
+  Parameter parameter = declared(role, name, shape);
   const bool shared = groups > 0 && groups < region_.size();
   const std::int64_t parts = shared ? groups : region_.size();
   const std::int64_t ranks_each = exact_division(region_.size(), parts, name.c_str());
@@ -23,78 +29,70 @@ Parameter ParameterBuilder::split(const std::string& name, Shape shape, int dime
   return parameter;
 }
 
-Parameter ParameterBuilder::whole(const std::string& name, Shape shape) const {
-  Parameter parameter;
-  parameter.name = name;
-  parameter.global_shape = shape;
-  parameter.copies = copies_;
-  parameter.box = {shape, shape};
-  for (int i = 0; i < shape.rank(); ++i) parameter.box.offset[i] = 0;
+Parameter ParameterBuilder::whole(Role role, const std::string& name, Shape shape) const {
+  Parameter parameter = declared(role, name, shape);
   parameter.tensor = region_.sequence_parallel() ? Placement::partial : Placement::replica;
   parameter.owner = region_.rank() == 0;
   return parameter;
 }
 
-int ParameterBuilder::column_parallel_weight(const std::string& name, std::int64_t rows, std::int64_t columns,
-                                             double deviation, bool adjacent, std::int64_t groups) {
-  Parameter parameter = split(name, {rows, columns}, 0, groups);
+int ParameterBuilder::column_parallel_weight(Role role, const std::string& name, std::int64_t rows,
+                                             std::int64_t columns, double deviation, bool adjacent,
+                                             std::int64_t groups) {
+  Parameter parameter = split(role, name, {rows, columns}, 0, groups);
   parameter.initialization.deviation = deviation;
   return store_.declare(std::move(parameter), adjacent);
 }
 
 int ParameterBuilder::row_parallel_weight(const std::string& name, std::int64_t rows, std::int64_t columns,
                                           double deviation) {
-  Parameter parameter = split(name, {rows, columns}, 1);
+  Parameter parameter = split(Role::matrix, name, {rows, columns}, 1);
   parameter.initialization.deviation = deviation;
   return store_.declare(std::move(parameter));
 }
 
 int ParameterBuilder::column_parallel_bias(const std::string& name, std::int64_t size, bool adjacent,
                                            std::int64_t groups) {
-  Parameter parameter = split(name, {size}, 0, groups);
-  parameter.decay = false;
+  Parameter parameter = split(Role::vector, name, {size}, 0, groups);
   return store_.declare(std::move(parameter), adjacent);
 }
 
-int ParameterBuilder::replicated_vector(const std::string& name, std::int64_t size, double constant) {
-  Parameter parameter = whole(name, {size});
-  parameter.decay = false;
+int ParameterBuilder::replicated_vector(Role role, const std::string& name, std::int64_t size, double constant) {
+  Parameter parameter = whole(role, name, {size});
   parameter.initialization.constant = constant;
   return store_.declare(std::move(parameter));
 }
 
-int ParameterBuilder::replicated_vector_partial_gradient(const std::string& name, std::int64_t size, double constant) {
-  Parameter parameter = whole(name, {size});
+int ParameterBuilder::replicated_vector_partial_gradient(Role role, const std::string& name, std::int64_t size,
+                                                         double constant) {
+  Parameter parameter = whole(role, name, {size});
   parameter.tensor = Placement::partial;
-  parameter.decay = false;
   parameter.initialization.constant = constant;
   return store_.declare(std::move(parameter));
 }
 
-int ParameterBuilder::replicated_matrix(const std::string& name, std::int64_t rows, std::int64_t columns,
+int ParameterBuilder::replicated_matrix(Role role, const std::string& name, std::int64_t rows, std::int64_t columns,
                                         double deviation) {
-  Parameter parameter = whole(name, {rows, columns});
+  Parameter parameter = whole(role, name, {rows, columns});
   parameter.initialization.deviation = deviation;
   return store_.declare(std::move(parameter));
 }
 
-int ParameterBuilder::repeated_bias(const std::string& name, std::int64_t size) {
-  Parameter parameter = whole(name, {size});
+int ParameterBuilder::repeated_bias(Role role, const std::string& name, std::int64_t size) {
+  Parameter parameter = whole(role, name, {size});
   parameter.tensor = Placement::replica;
-  parameter.decay = false;
   return store_.declare(std::move(parameter));
 }
 
-int ParameterBuilder::untrained_vector(const std::string& name, std::int64_t size, std::int64_t row) {
-  Parameter parameter = whole(name, {size});
+int ParameterBuilder::untrained_vector(Role role, const std::string& name, std::int64_t size, std::int64_t row) {
+  Parameter parameter = whole(role, name, {size});
   parameter.tensor = Placement::replica;
-  parameter.decay = false;
   return store_.declare_state({std::move(parameter), row});
 }
 
-int ParameterBuilder::repeated_matrix(const std::string& name, std::int64_t rows, std::int64_t columns,
+int ParameterBuilder::repeated_matrix(Role role, const std::string& name, std::int64_t rows, std::int64_t columns,
                                       double deviation) {
-  Parameter parameter = whole(name, {rows, columns});
+  Parameter parameter = whole(role, name, {rows, columns});
   parameter.tensor = Placement::replica;
   parameter.initialization.deviation = deviation;
   return store_.declare(std::move(parameter));

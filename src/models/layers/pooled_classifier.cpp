@@ -7,10 +7,13 @@ namespace megatron {
 PooledClassifier::PooledClassifier(ParameterBuilder& builder, PooledClassifierSizes sizes)
     : store_(&builder.store()),
       sizes_(std::move(sizes)),
-      pooler_weight_(builder.repeated_matrix("pooler.weight", sizes_.hidden, sizes_.hidden, sizes_.deviation)),
-      pooler_bias_(builder.repeated_bias("pooler.bias", sizes_.hidden)),
-      weight_(builder.repeated_matrix(sizes_.name + ".weight", sizes_.outputs, sizes_.hidden, sizes_.deviation)),
-      bias_(sizes_.columns == 1 ? builder.repeated_bias(sizes_.name + ".bias", sizes_.outputs) : kNone),
+      pooler_weight_(
+          builder.repeated_matrix(Role::matrix, "pooler.weight", sizes_.hidden, sizes_.hidden, sizes_.deviation)),
+      pooler_bias_(builder.repeated_bias(Role::vector, "pooler.bias", sizes_.hidden)),
+      weight_(builder.repeated_matrix(Role::task_head, sizes_.name + ".weight", sizes_.outputs, sizes_.hidden,
+                                      sizes_.deviation)),
+      bias_(sizes_.columns == 1 ? builder.repeated_bias(Role::task_head, sizes_.name + ".bias", sizes_.outputs)
+                                : kNone),
       counted_(builder.store().declare_constant("weights of labels",
                                                 std::vector<float>(static_cast<std::size_t>(sizes_.classes()), 1.0f))) {
   internal_check(sizes_.outputs == 1 || sizes_.columns == 1, "several outputs for each of several choices",

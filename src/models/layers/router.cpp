@@ -20,9 +20,10 @@ ConstTensor with_jitter(Context& context, const Jitter& jitter, ConstTensor x, c
 Router::Router(ParameterBuilder& builder, const std::string& name, const RouterSizes& sizes, std::int64_t layer)
     : store_(&builder.store()),
       sizes_(sizes),
-      weight_(builder.replicated_matrix(name + ".weight", sizes.experts, sizes.hidden, sizes.deviation)),
-      choice_bias_(sizes.choice_bias ? builder.untrained_vector(name + ".choice_bias", sizes.experts, sizes.row)
-                                     : kNone),
+      weight_(builder.replicated_matrix(Role::router, name + ".weight", sizes.experts, sizes.hidden, sizes.deviation)),
+      choice_bias_(sizes.choice_bias
+                       ? builder.untrained_vector(Role::router, name + ".choice_bias", sizes.experts, sizes.row)
+                       : kNone),
       layer_(layer) {}
 
 Router::Saved Router::make_saved(Context& context, const ExpertSlots& layout) const {

@@ -92,15 +92,15 @@ std::string parameter_table(const Config& config) {
   const GridShape shape = grid_shape(config);
   const Shards shards = optimizer_shards(config, shape);
   std::vector<Line> lines = {
-      {"name", "shape", "cut", "values", "stage", "update", "decay", "copies", "state", "elements"}};
+      {"name", "shape", "cut", "values", "stage", "update", "role", "decay", "copies", "state", "elements"}};
   std::int64_t count = 0, elements = 0;
   for (const auto& [record, stages, trained] : parameter_rows(config)) {
     const DType values = record.value.dtype();
     const int sharers = shards.of(record.copies);
     lines.push_back({record.name, record.global_shape.to_string(), describe_cut(record, shape),
                      values == DType::f32 ? "" : name_of(values), fmt::format("{}", fmt::join(stages, ", ")),
-                     trained ? config.optimizer.name : "none", record.decay ? "yes" : "no",
-                     fmt::to_string(shape.copies(record.copies)),
+                     trained ? config.optimizer.name : "none", std::string(name_of(record.role)),
+                     record.decays() ? "yes" : "no", fmt::to_string(shape.copies(record.copies)),
                      trained && sharers > 1 ? fmt::format("1/{}", sharers) : "",
                      fmt::to_string(record.global_shape.elements())});
     if (trained) ++count, elements += record.global_shape.elements();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <tuple>
 
 #include "base/core/half.h"
@@ -19,13 +18,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NonFiniteReport, loss, masters, values, gradi
 namespace {
 
 constexpr std::int64_t kStagingElements = std::int64_t{64} << 10;
-
-/// The number in "layers.7.mlp.up.weight".
-std::int64_t layer_of(const std::string& name) {
-  if (name.starts_with("embedding.")) return -1;
-  if (!name.starts_with("layers.")) return std::numeric_limits<std::int64_t>::max();
-  return std::stoll(name.substr(std::string("layers.").size()));
-}
 
 template <class T>
 bool all_finite(const T* values, std::int64_t count, Device& device, std::vector<float>& staging) {
@@ -150,8 +142,8 @@ BadTensors find_bad_tensors(const std::vector<ParameterPart>& parts, Device& dev
   BadTensors bad;
   for (const auto& [parameter, values] : parts) {
     if (all_finite(values, device, staging)) continue;
-    // By layer: the chunks of virtual stages are declared one after the other.
-    const ModelPlace place{parameter->name, layer_of(parameter->name), parameter->first};
+    // By layer: a rank declares tables that layers share first, and the chunks of virtual stages one after the other.
+    const ModelPlace place{parameter->name, parameter->layer, parameter->first};
     if (bad.count == 0 || before(place, bad.first)) bad.first = place;
     if (bad.count == 0 || before(bad.last, place)) bad.last = place;
     ++bad.count;

@@ -24,7 +24,7 @@ struct ParameterPart {
 /// A parameter in the order of the model.
 struct ModelPlace {
   std::string name;
-  std::int64_t layer = 0;  ///< -1 before the layers, the largest number after them
+  std::int64_t layer = 0;  ///< the parameter's
   std::int64_t index = 0;  ///< in the order of a rank's parameters
 };
 

@@ -193,18 +193,18 @@ WholeTensors WholeTensors::of(const std::vector<TensorSlice>& slices, Device& de
   return whole;
 }
 
-WholeTensors WholeTensors::of_gradients(const std::vector<TensorSlice>& slices, double unit, Device& device) {
-  constexpr std::string_view kKeyBias = "attention.key.bias", kQueryBias = "attention.query.bias";
+WholeTensors WholeTensors::of_gradients(const std::vector<TensorSlice>& slices, const std::vector<Parameter>& records,
+                                        double unit, Device& device) {
   WholeTensors whole = of(slices, device);
-  std::map<std::string, double> norms;
+  std::map<std::string, Tensor*> named;
   for (Tensor& tensor : whole.tensors) {
     for (float& value : tensor.values) value = static_cast<float>(unit * value);
-    norms[tensor.name] = tensor.scale = norm_of(tensor.values);
+    tensor.scale = norm_of(tensor.values);
+    named[tensor.name] = &tensor;
   }
-  for (Tensor& tensor : whole.tensors) {
-    if (!tensor.name.ends_with(kKeyBias)) continue;
-    std::string query = tensor.name;
-    tensor.scale = norms.at(query.replace(query.size() - kKeyBias.size(), kKeyBias.size(), kQueryBias));
+  for (const Parameter& record : records) {
+    if (record.measured_by == kNone) continue;
+    named.at(record.name)->scale = named.at(records[static_cast<std::size_t>(record.measured_by)].name)->scale;
   }
   return whole;
 }

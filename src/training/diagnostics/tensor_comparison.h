@@ -26,9 +26,10 @@ struct WholeTensors {
 
   /// The values of `pieces`, which must be whole tensors (one rank has them all). Scales are the tensors' L2 norms.
   static WholeTensors of(const std::vector<TensorSlice>& slices, Device& device);
-  /// Gradients: of(`pieces`) times `unit`. In exact arithmetic the gradient of a key's bias is zero, so its scale is
-  /// that of the query's bias.
-  static WholeTensors of_gradients(const std::vector<TensorSlice>& slices, double unit, Device& device);
+  /// Gradients of all parameters `records`: of(`slices`) times `unit`. In exact arithmetic the gradient of a key's bias
+  /// is zero, so its scale is that of the query's bias (Parameter::measured_by).
+  static WholeTensors of_gradients(const std::vector<TensorSlice>& slices, const std::vector<Parameter>& records,
+                                   double unit, Device& device);
   /// Takes the new values of the same parameters. Scales become how far each tensor has moved, plus `floor` times its
   /// norm.
   void move_to(const std::vector<TensorSlice>& slices, double floor, Device& device);

@@ -32,7 +32,8 @@ ReferenceSteps run_reference(Trainer& trainer, Device& device, std::int64_t step
   for (std::int64_t step = 0; step < steps; ++step) {
     const double start = Timers::steady_seconds();
     const StepResult result = trainer.train_step([&](double loss_scale) {
-      reference.gradients.push_back(WholeTensors::of_gradients(replica.summed_gradients(), 1 / loss_scale, device));
+      reference.gradients.push_back(
+          WholeTensors::of_gradients(replica.summed_gradients(), replica.store().all(), 1 / loss_scale, device));
     });
     reference.losses.push_back(result.loss);
     reference.norms.push_back(result.gradient_norm);
@@ -56,7 +57,8 @@ ComparedSteps compare_steps(Trainer& trainer, const ProcessGrid& grid, Device& d
     StepComparison& compared = run.comparison.steps.emplace_back();
     const StepResult result = trainer.train_step([&](double loss_scale) {
       const std::vector<TensorSlice> held = replica.summed_gradients();
-      if (own != nullptr) own->gradients.push_back(WholeTensors::of_gradients(held, 1 / loss_scale, device));
+      if (own != nullptr)
+        own->gradients.push_back(WholeTensors::of_gradients(held, replica.store().all(), 1 / loss_scale, device));
       const double unit = 1 / loss_scale;
       compared.gradients = compare_tensors(world, at(expected.gradients, step), held, unit, device);
       set_tensors(world, at(reference.gradients, step), held, loss_scale, device);

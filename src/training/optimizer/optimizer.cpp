@@ -54,7 +54,7 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
         // other copies it was summed over all that hold one, and is in the norm through the owner's.
         if (!parameter.owner && parameter.tensor == Placement::replica) copies_.push_back(part);
         // Gaps hold zeros: a part may span them.
-        if (parts.empty() || parts.back().decay != parameter.decay) parts.push_back({part, parameter.decay});
+        if (parts.empty() || parts.back().decay != parameter.decays()) parts.push_back({part, parameter.decays()});
         parts.back().range.count = part.end() - parts.back().range.first;
       }
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "base/text/foreign_json.h"
 #include "config/schema/print.h"
@@ -45,8 +46,7 @@ LossScalerSettings loss_scaler_settings(const PrecisionConfig& precision) {
           .hysteresis = precision.loss_scale_hysteresis};
 }
 
-// The routers' choice bias: its key in a model's signature, and the end of its slices' names.
-constexpr const char *kBiasFact = "choice_bias", *kChoiceBias = ".router.choice_bias";
+constexpr const char* kBiasFact = "choice_bias";  // the routers', in a model's signature
 
 bool has_choice_bias(const nlohmann::json& facts) {
   const auto moe = facts.find("moe");
@@ -56,6 +56,16 @@ bool has_choice_bias(const nlohmann::json& facts) {
 nlohmann::json without_choice_bias(nlohmann::json facts) {
   if (has_choice_bias(facts)) facts["moe"].erase(kBiasFact);
   return facts;
+}
+
+/// Removes the slices of those records that have this role.
+template <class Record>
+void leave_out(std::vector<TensorSlice>& slices, const std::vector<Record>& records, Role role) {
+  std::set<std::string> names;
+  for (const Parameter& record : records) {
+    if (record.role == role) names.insert(record.name);
+  }
+  std::erase_if(slices, [&](const TensorSlice& slice) { return names.contains(slice.name); });
 }
 
 }  // namespace
@@ -383,14 +393,15 @@ InitialWeights Trainer::initialize_from(const CheckpointReader& checkpoint) {
                      weights_signature(config_.model, no_biases ? without_choice_bias(current) : current),
                      checkpoint.path(), "checkpoint.initialize_from");
   std::vector<TensorSlice> slices = replica_.all_slices(/*with_optimizer=*/false);
+  const bool has_task = config_.model.task_outputs > 0;
   const bool same_task = saved.value("task", nlohmann::json()) == current.value("task", nlohmann::json());
-  if (no_biases) std::erase_if(slices, [](const TensorSlice& slice) { return slice.name.ends_with(kChoiceBias); });
-  if (!same_task) std::erase_if(slices, [](const TensorSlice& slice) { return slice.name.starts_with("task_head."); });
+  if (no_biases) leave_out(slices, replica_.store().states(), Role::router);
+  if (has_task && !same_task) leave_out(slices, replica_.store().all(), Role::task_head);
   load(checkpoint, slices);
   set_consumed_before(config_.checkpoint.consumed_samples);
   keep_end_tokens(checkpoint);
   return {.changes = compare_facts(resume_signature(config_.model, saved), resume_signature(config_.model, current)),
-          .task_head = same_task && config_.model.task_outputs > 0};
+          .task_head = same_task && has_task};
 }
 
 }  // namespace megatron

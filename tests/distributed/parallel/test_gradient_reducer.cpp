@@ -21,7 +21,7 @@ namespace {
 const GridShape kGrid{.tensor = 4, .data = 2, .pipeline = 3, .kv_replicas = 2, .ties = {{0, 2}, {0, 1, 2}}};
 
 Parameter parameter_of(const std::string& name, std::int64_t size, Placement tensor) {
-  Parameter parameter;
+  Parameter parameter(Role::vector);
   parameter.name = name;
   parameter.global_shape = {size};
   parameter.box = {{0}, {size}};
@@ -31,6 +31,7 @@ Parameter parameter_of(const std::string& name, std::int64_t size, Placement ten
 
 Parameter matrix_of(const std::string& name, std::int64_t size, Placement tensor) {
   Parameter parameter = parameter_of(name, size, tensor);
+  parameter.role = Role::matrix;
   parameter.global_shape = {size, 1};
   parameter.box = {{0, 0}, {size, 1}};
   return parameter;

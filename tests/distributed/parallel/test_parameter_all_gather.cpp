@@ -12,7 +12,7 @@ namespace {
 
 void declare_all(ParameterStore& store) {
   for (const std::int64_t size : {37, 100, 33, 5, 61}) {
-    Parameter parameter;
+    Parameter parameter(Role::vector);
     parameter.name = std::to_string(size);
     parameter.global_shape = {size};
     parameter.box = {{0}, {size}};

@@ -15,7 +15,7 @@ namespace {
 
 /// A parameter of which a rank holds the box of `extent` at `offset`.
 Parameter boxed(const std::string& name, Shape global, Shape offset, Shape extent, double deviation = 0) {
-  Parameter parameter;
+  Parameter parameter(global.rank() == 1 ? Role::vector : Role::matrix);
   parameter.name = name;
   parameter.global_shape = global;
   parameter.box = {offset, extent};
@@ -342,7 +342,7 @@ TEST_CASE("parameter store: values alone keep their places without gradients") {
   ParameterStore whole, values;
   for (ParameterStore* store : {&whole, &values}) {
     for (const std::int64_t size : {37, 100, 5}) {
-      Parameter parameter;
+      Parameter parameter(Role::vector);
       parameter.name = std::to_string(size);
       parameter.global_shape = {size};
       parameter.box = {{0}, {size}};
@@ -358,7 +358,7 @@ TEST_CASE("parameter store: values alone keep their places without gradients") {
     CHECK(values.at(i).gradient.empty());
     CHECK(values.at(i).value.shape() == whole.at(i).value.shape());
   }
-  Parameter again;
+  Parameter again(Role::vector);
   again.name = "37";
   ParameterStore twice;
   twice.declare(again);

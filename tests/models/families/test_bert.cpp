@@ -90,7 +90,7 @@ TEST_CASE("BERT: under sequence parallelism only the pooler is whole on each ran
       const bool whole = parameter.box.extent == parameter.global_shape;
       const bool of_first_rows = parameter.name.starts_with("pooler") || parameter.name.starts_with("order_head");
       CHECK(parameter.tensor == (!whole ? Placement::split : of_first_rows ? Placement::replica : copies));
-      CHECK(parameter.decay == (parameter.global_shape.rank() == 2));
+      CHECK(parameter.decays() == (parameter.global_shape.rank() == 2));
       owners[parameter.name] += whole && parameter.owner ? 1 : 0;
     }
   });

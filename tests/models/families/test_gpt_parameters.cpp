@@ -185,7 +185,7 @@ TEST_CASE("GPT parameters: placements and weight decay of each parameter") {
                     CHECK(parameter.copies == CopyGroup::dense);
                     const bool tied = parameter.name == "embedding.word.weight";
                     CHECK(parameter.tie == (tied ? 0 : kNone));
-                    CHECK(parameter.decay == (parameter.global_shape.rank() == 2));
+                    CHECK(parameter.decays() == (parameter.global_shape.rank() == 2));
                   }
                 });
 }

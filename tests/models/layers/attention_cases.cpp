@@ -34,8 +34,8 @@ using TestedCrossAttention = TestedOf<CrossAttention>;
 /// Its bias by distance is a table that the model declares.
 struct TestedRelativeAttention final : TestedLayer {
   static AttentionSizes with_table(ParameterBuilder& builder, AttentionSizes sizes) {
-    sizes.distance_table =
-        builder.column_parallel_weight("relative.weight", kHeads, sizes.distance_buckets.buckets, 0.02);
+    sizes.distance_table = builder.column_parallel_weight(Role::embedding, "relative.weight", kHeads,
+                                                          sizes.distance_buckets.buckets, 0.02);
     return sizes;
   }
   TestedRelativeAttention(ParameterBuilder& builder, const AttentionSizes& sizes)

@@ -10,7 +10,7 @@ namespace megatron::test {
 namespace {
 
 int declare_word(ParameterBuilder& builder) {
-  return builder.column_parallel_weight("embedding.word.weight", kPaddedVocab, kHidden, 0.02);
+  return builder.column_parallel_weight(Role::embedding, "embedding.word.weight", kPaddedVocab, kHidden, 0.02);
 }
 
 struct TestedEmbedding final : TestedLayer {

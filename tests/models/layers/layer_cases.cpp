@@ -17,7 +17,7 @@ struct TestedNorm final : TestedLayer {
 
 struct TestedColumnLinear final : TestedLayer {
   static ColumnParallelLinear make(ParameterBuilder& builder) {
-    const int weight = builder.column_parallel_weight("column.weight", kFeedForward, kHidden, 0.02);
+    const int weight = builder.column_parallel_weight(Role::matrix, "column.weight", kFeedForward, kHidden, 0.02);
     const int bias = builder.column_parallel_bias("column.bias", kFeedForward);
     return {builder.store(), weight, bias, /*records=*/1, kHidden};
   }
@@ -37,7 +37,7 @@ struct TestedColumnLinear final : TestedLayer {
 struct TestedRowLinear final : TestedLayer {
   static RowParallelLinear make(ParameterBuilder& builder) {
     const int weight = builder.row_parallel_weight("row.weight", kHidden, kFeedForward, 0.02);
-    return {builder.store(), weight, builder.replicated_vector("row.bias", kHidden, 0)};
+    return {builder.store(), weight, builder.replicated_vector(Role::vector, "row.bias", kHidden, 0)};
   }
   explicit TestedRowLinear(ParameterBuilder& builder) : linear(make(builder)) {}
   void forward(Context& context, ConstTensor input, Tensor y) override {

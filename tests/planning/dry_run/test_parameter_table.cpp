@@ -41,38 +41,38 @@ std::vector<int> stages_of(const std::vector<ParameterRow>& rows, const std::str
 }
 
 constexpr const char* kTiedGpt = R"(
-name                              shape      cut                   stage  update  decay  copies  elements
-embedding.word.weight             [64, 32]   rows over tensor      0, 1   adamw   yes    1           2048
-embedding.position.weight         [16, 32]   whole                 0      adamw   yes    1            512
-layers.0.attention_norm.weight    [32]       whole                 0      adamw   no     1             32
-layers.0.attention_norm.bias      [32]       whole                 0      adamw   no     1             32
-layers.0.attention.query.weight   [32, 32]   rows over tensor      0      adamw   yes    1           1024
-layers.0.attention.key.weight     [32, 32]   rows over tensor      0      adamw   yes    1           1024
-layers.0.attention.value.weight   [32, 32]   rows over tensor      0      adamw   yes    1           1024
-layers.0.attention.query.bias     [32]       elements over tensor  0      adamw   no     1             32
-layers.0.attention.key.bias       [32]       elements over tensor  0      adamw   no     1             32
-layers.0.attention.value.bias     [32]       elements over tensor  0      adamw   no     1             32
-layers.0.attention.output.weight  [32, 32]   columns over tensor   0      adamw   yes    1           1024
-layers.0.mlp_norm.weight          [32]       whole                 0      adamw   no     1             32
-layers.0.mlp_norm.bias            [32]       whole                 0      adamw   no     1             32
-layers.0.mlp.up.weight            [128, 32]  rows over tensor      0      adamw   yes    1           4096
-layers.0.mlp.down.weight          [32, 128]  columns over tensor   0      adamw   yes    1           4096
-layers.1.attention_norm.weight    [32]       whole                 1      adamw   no     1             32
-layers.1.attention_norm.bias      [32]       whole                 1      adamw   no     1             32
-layers.1.attention.query.weight   [32, 32]   rows over tensor      1      adamw   yes    1           1024
-layers.1.attention.key.weight     [32, 32]   rows over tensor      1      adamw   yes    1           1024
-layers.1.attention.value.weight   [32, 32]   rows over tensor      1      adamw   yes    1           1024
-layers.1.attention.query.bias     [32]       elements over tensor  1      adamw   no     1             32
-layers.1.attention.key.bias       [32]       elements over tensor  1      adamw   no     1             32
-layers.1.attention.value.bias     [32]       elements over tensor  1      adamw   no     1             32
-layers.1.attention.output.weight  [32, 32]   columns over tensor   1      adamw   yes    1           1024
-layers.1.mlp_norm.weight          [32]       whole                 1      adamw   no     1             32
-layers.1.mlp_norm.bias            [32]       whole                 1      adamw   no     1             32
-layers.1.mlp.up.weight            [128, 32]  rows over tensor      1      adamw   yes    1           4096
-layers.1.mlp.down.weight          [32, 128]  columns over tensor   1      adamw   yes    1           4096
-final_norm.weight                 [32]       whole                 1      adamw   no     1             32
-final_norm.bias                   [32]       whole                 1      adamw   no     1             32
-total of 30 trained tensors                                                                         27648
+name                              shape      cut                   stage  update  role       decay  copies  elements
+embedding.word.weight             [64, 32]   rows over tensor      0, 1   adamw   embedding  yes    1           2048
+embedding.position.weight         [16, 32]   whole                 0      adamw   embedding  yes    1            512
+layers.0.attention_norm.weight    [32]       whole                 0      adamw   norm       no     1             32
+layers.0.attention_norm.bias      [32]       whole                 0      adamw   norm       no     1             32
+layers.0.attention.query.weight   [32, 32]   rows over tensor      0      adamw   matrix     yes    1           1024
+layers.0.attention.key.weight     [32, 32]   rows over tensor      0      adamw   matrix     yes    1           1024
+layers.0.attention.value.weight   [32, 32]   rows over tensor      0      adamw   matrix     yes    1           1024
+layers.0.attention.query.bias     [32]       elements over tensor  0      adamw   vector     no     1             32
+layers.0.attention.key.bias       [32]       elements over tensor  0      adamw   vector     no     1             32
+layers.0.attention.value.bias     [32]       elements over tensor  0      adamw   vector     no     1             32
+layers.0.attention.output.weight  [32, 32]   columns over tensor   0      adamw   matrix     yes    1           1024
+layers.0.mlp_norm.weight          [32]       whole                 0      adamw   norm       no     1             32
+layers.0.mlp_norm.bias            [32]       whole                 0      adamw   norm       no     1             32
+layers.0.mlp.up.weight            [128, 32]  rows over tensor      0      adamw   matrix     yes    1           4096
+layers.0.mlp.down.weight          [32, 128]  columns over tensor   0      adamw   matrix     yes    1           4096
+layers.1.attention_norm.weight    [32]       whole                 1      adamw   norm       no     1             32
+layers.1.attention_norm.bias      [32]       whole                 1      adamw   norm       no     1             32
+layers.1.attention.query.weight   [32, 32]   rows over tensor      1      adamw   matrix     yes    1           1024
+layers.1.attention.key.weight     [32, 32]   rows over tensor      1      adamw   matrix     yes    1           1024
+layers.1.attention.value.weight   [32, 32]   rows over tensor      1      adamw   matrix     yes    1           1024
+layers.1.attention.query.bias     [32]       elements over tensor  1      adamw   vector     no     1             32
+layers.1.attention.key.bias       [32]       elements over tensor  1      adamw   vector     no     1             32
+layers.1.attention.value.bias     [32]       elements over tensor  1      adamw   vector     no     1             32
+layers.1.attention.output.weight  [32, 32]   columns over tensor   1      adamw   matrix     yes    1           1024
+layers.1.mlp_norm.weight          [32]       whole                 1      adamw   norm       no     1             32
+layers.1.mlp_norm.bias            [32]       whole                 1      adamw   norm       no     1             32
+layers.1.mlp.up.weight            [128, 32]  rows over tensor      1      adamw   matrix     yes    1           4096
+layers.1.mlp.down.weight          [32, 128]  columns over tensor   1      adamw   matrix     yes    1           4096
+final_norm.weight                 [32]       whole                 1      adamw   norm       no     1             32
+final_norm.bias                   [32]       whole                 1      adamw   norm       no     1             32
+total of 30 trained tensors                                                                                    27648
 )";
 
 }  // namespace
@@ -117,11 +117,12 @@ TEST_CASE("parameter table: keys that ranks share, bf16, a divided optimizer") {
                                                        .distributed = true,
                                                        .compute = "bf16",
                                                        .variant = like_llama}));
-  CHECK(row_of(table, "name") == "shape cut values stage update decay copies state elements");
-  CHECK(row_of(table, "layers.0.attention.query.weight") == "[32, 32] rows over tensor bf16 0 adamw yes 2 1/2 1024");
+  CHECK(row_of(table, "name") == "shape cut values stage update role decay copies state elements");
+  CHECK(row_of(table, "layers.0.attention.query.weight") ==
+        "[32, 32] rows over tensor bf16 0 adamw matrix yes 2 1/2 1024");
   CHECK(row_of(table, "layers.0.attention.key.weight") ==
-        "[16, 32] rows over tensor, 2 ranks each bf16 0 adamw yes 2 1/2 512");
-  CHECK(row_of(table, "layers.0.attention_norm.weight") == "[32] whole bf16 0 adamw no 2 1/2 32");
+        "[16, 32] rows over tensor, 2 ranks each bf16 0 adamw matrix yes 2 1/2 512");
+  CHECK(row_of(table, "layers.0.attention_norm.weight") == "[32] whole bf16 0 adamw norm no 2 1/2 32");
 }
 
 TEST_CASE("parameter table: experts by expert rank, and biases that none trains") {
@@ -133,11 +134,12 @@ TEST_CASE("parameter table: experts by expert rank, and biases that none trains"
                                                        .variant = with_balanced_experts,
                                                        .expert = 2}));
   const std::string last = "layers.1.moe.experts.3";
-  CHECK(row_of(table, last + ".up.weight") == "[48, 32] experts over expert, rows over tensor 0 sgd yes 2 1/2 1536");
-  CHECK(row_of(table, last + ".up.bias") == "[48] experts over expert, elements over tensor 0 sgd no 2 1/2 48");
-  CHECK(row_of(table, last + ".down.bias") == "[32] experts over expert 0 sgd no 2 1/2 32");
-  CHECK(row_of(table, "layers.1.moe.router.weight") == "[4, 32] whole 0 sgd yes 4 1/4 128");
-  CHECK(row_of(table, "layers.1.moe.router.choice_bias") == "[4] whole 0 none no 4 4");
+  CHECK(row_of(table, last + ".up.weight") ==
+        "[48, 32] experts over expert, rows over tensor 0 sgd matrix yes 2 1/2 1536");
+  CHECK(row_of(table, last + ".up.bias") == "[48] experts over expert, elements over tensor 0 sgd vector no 2 1/2 48");
+  CHECK(row_of(table, last + ".down.bias") == "[32] experts over expert 0 sgd vector no 2 1/2 32");
+  CHECK(row_of(table, "layers.1.moe.router.weight") == "[4, 32] whole 0 sgd router yes 4 1/4 128");
+  CHECK(row_of(table, "layers.1.moe.router.choice_bias") == "[4] whole 0 none router no 4 4");
 }
 
 TEST_CASE("parameter table: stages by chunk and of tables that several hold") {

@@ -277,7 +277,7 @@ std::string told_of_made_up(const std::string& name, const std::set<int>& bad) {
     Backend backend = make_cpu_backend();
     ParameterStore store;
     for (const std::string& one : {fmt::format("stage {}", grid.at().pipeline), std::string("tied")}) {
-      Parameter parameter;
+      Parameter parameter(Role::vector);
       parameter.name = one;
       parameter.global_shape = {9};
       parameter.box = {{0}, {9}};
@@ -324,7 +324,7 @@ std::string told_of_experts(const std::string& name, int bad, Hurt hurt, bool di
     ParameterStore store;
     for (const std::string& one : {fmt::format("expert {}", grid.expert().rank()),
                                    fmt::format("expert {}", grid.expert().rank() + 2), std::string("router")}) {
-      Parameter parameter;
+      Parameter parameter(one == "router" ? Role::router : Role::matrix);
       parameter.name = one;
       parameter.global_shape = {18, 1};
       parameter.box = {{0, 0}, {18, 1}};

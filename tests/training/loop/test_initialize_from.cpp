@@ -16,9 +16,11 @@ namespace {
 
 /// A run that has been trained, and the beginning of one with its weights, which changes them by nothing.
 struct Runs {
-  explicit Runs(const std::string& positions) {
+  explicit Runs(
+      const std::string& positions, void (*variant)(ModelConfig&) = [](ModelConfig&) {}) {
     first.data.train = make_corpus(folder);
     first.model.position_embedding = positions;
+    variant(first.model);
     first.learning_rate.decay = "constant";
     first.checkpoint.every_steps = first.train.steps = 1;
     first.run.directory = folder.file("first");
@@ -89,6 +91,13 @@ TEST_CASE("initialize_from: a learned table keeps its size for shorter sequences
   runs.second.run.directory = runs.folder.file("third");
   runs.second.model.max_position_embeddings = 32;
   runs.require_refused("max_position_embeddings: 16 in the checkpoint, 32 in this run");
+}
+
+TEST_CASE("initialize_from: choice biases may be new, and nothing else is") {
+  Runs runs("rope", with_experts);
+  runs.second.model.moe.bias_rate = 0.01;
+  runs.require_weights();
+  CHECK(open_alone(runs.second.run.directory).tensors().contains("layers.1.moe.router.choice_bias"));
 }
 
 TEST_CASE("checkpoint.load: the sequence length must match but no unused table") {

@@ -221,20 +221,20 @@ TEST_CASE("gradients that lie on devices are compared with one rank's") {
     const ProcessGrid grid(world, grid_shape(config), compute.transport.get());
     Trainer trainer(config, grid, compute.backend, datasets);
     trainer.train_step();
-    then(trainer.replica().summed_gradients(), *compute.backend.device);
+    then(trainer.replica(), *compute.backend.device);
   };
   const Config one = on_device(config_of(folder, false)), many = on_device(config_of(folder, true));
   WholeTensors reference;
   run_as_threads(1, [&](Communicator& world) {
-    train(one, world, [&](const std::vector<TensorSlice>& gradients, Device& device) {
-      reference = WholeTensors::of_gradients(gradients, 1, device);
+    train(one, world, [&](const Replica& replica, Device& device) {
+      reference = WholeTensors::of_gradients(replica.summed_gradients(), replica.store().all(), 1, device);
     });
   });
   REQUIRE(reference.tensors.size() > 50);
   run_as_threads(8, [&](Communicator& world) {
-    train(many, world, [&](const std::vector<TensorSlice>& gradients, Device& device) {
+    train(many, world, [&](const Replica& replica, Device& device) {
       for (const TensorDifference& difference :
-           compare_tensors(world, world.rank() == 0 ? &reference : nullptr, gradients, 1, device)) {
+           compare_tensors(world, world.rank() == 0 ? &reference : nullptr, replica.summed_gradients(), 1, device)) {
         expect(difference.relative < 5e-5, "{} differs by {}", difference.name, difference.relative);
       }
     });

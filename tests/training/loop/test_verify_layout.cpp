@@ -173,10 +173,14 @@ TensorSlice slice_of(const std::string& name, const Shape& shape, std::vector<fl
 WholeTensors small_reference() {
   std::vector<float> weight = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, query = {3, 4}, key = {1e-9f, 0};
   Backend backend = make_cpu_backend();
-  return WholeTensors::of_gradients(
-      {slice_of("layers.0.mlp.up.weight", {kRows, kColumns}, weight),
-       slice_of("layers.0.attention.query.bias", {2}, query), slice_of("layers.0.attention.key.bias", {2}, key)},
-      1, *backend.device);
+  std::vector<Parameter> records = {Parameter(Role::matrix), Parameter(Role::vector), Parameter(Role::vector)};
+  records[0].name = "layers.0.mlp.up.weight";
+  records[1].name = "layers.0.attention.query.bias";
+  records[2].name = "layers.0.attention.key.bias";
+  records[2].measured_by = 1;
+  return WholeTensors::of_gradients({slice_of(records[0].name, {kRows, kColumns}, weight),
+                                     slice_of(records[1].name, {2}, query), slice_of(records[2].name, {2}, key)},
+                                    records, 1, *backend.device);
 }
 
 /// The matrix split by columns over two ranks, the biases whole on both; `spoil` may change a rank's values. With `set`

@@ -16,12 +16,11 @@ inline constexpr OptimizerSettings kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsil
 inline constexpr UpdateSettings kUpdate{.learning_rate = 1e-2, .weight_decay = 0.1};
 
 inline Parameter parameter_of(const std::string& name, Shape shape, bool decay, bool owner = true) {
-  Parameter parameter;
+  Parameter parameter(decay ? Role::matrix : Role::vector);
   parameter.name = name;
   parameter.global_shape = shape;
   parameter.box.extent = parameter.box.offset = shape;
   for (int i = 0; i < shape.rank(); ++i) parameter.box.offset[i] = 0;
-  parameter.decay = decay;
   parameter.owner = owner;
   return parameter;
 }

@@ -47,7 +47,7 @@ struct Reference {
         state.m[i] = beta1 * state.m[i] + (1 - beta1) * g;
         state.v[i] = beta2 * state.v[i] + (1 - beta2) * g * g;
         const double m_hat = state.m[i] / (1 - std::pow(beta1, step)), v_hat = state.v[i] / (1 - std::pow(beta2, step));
-        const double decay = parameter.decay ? kUpdate.weight_decay : 0;
+        const double decay = parameter.decays() ? kUpdate.weight_decay : 0;
         state.value[i] -=
             kUpdate.learning_rate * (m_hat / (std::sqrt(v_hat) + kSettings.epsilon) + decay * state.value[i]);
       }
@@ -235,7 +235,7 @@ TEST_CASE("SGD: momentum and L2 decay and clipping without unneeded memory") {
             double& value = reference.states[k].value[static_cast<std::size_t>(i)];
             double& m = reference.states[k].m[static_cast<std::size_t>(i)];
             m = as_float(momentum) * m + factor * static_cast<double>(parameter.gradient.as<float>()[i]) +
-                (parameter.decay ? as_float(kUpdate.weight_decay) * value : 0);
+                (parameter.decays() ? as_float(kUpdate.weight_decay) * value : 0);
             value -= as_float(kUpdate.learning_rate) * m;
           }
         }

@@ -47,11 +47,11 @@ std::vector<GridShape> grids_with_experts() {
 
 /// A matrix [3 · ranks, 5], or a vector [5] where it is not cut.
 Parameter made_up(const std::string& name, Placement placement, int rank, int ranks) {
-  Parameter parameter;
+  const bool cut = placement == Placement::split || placement == Placement::kv_replicated;
+  Parameter parameter(cut ? Role::matrix : Role::vector);
   parameter.name = name;
   parameter.tensor = placement;
   parameter.owner = rank == 0 || placement == Placement::split;
-  const bool cut = placement == Placement::split || placement == Placement::kv_replicated;
   parameter.global_shape = cut ? Shape{3 * ranks, 5} : Shape{5};
   parameter.box = cut ? Box{{3 * rank, 0}, {3, 5}} : Box{{0}, {5}};
   return parameter;

@@ -128,16 +128,16 @@ void declare_made_up(ParameterStore& store, const ProcessGrid& grid, const Tenso
   const auto mark = [&](int index, int tie) {
     if (tie < grid.ties()) store.mark_tied(index, tie, grid.tie(tie).rank() == 0);
   };
-  if (stages_hold(0)) mark(builder.column_parallel_weight("table", 2 * t, 3, 1), 0);
-  if (stages_hold(1)) mark(builder.replicated_matrix("positions", 5, 3, 1), 1);
+  if (stages_hold(0)) mark(builder.column_parallel_weight(Role::embedding, "table", 2 * t, 3, 1), 0);
+  if (stages_hold(1)) mark(builder.replicated_matrix(Role::embedding, "positions", 5, 3, 1), 1);
   const std::string stage = fmt::format("stage {} ", grid.at().pipeline);
-  builder.replicated_vector(stage + "norm", 5, 1);
-  builder.column_parallel_weight(stage + "queries", 3 * t, 2, 1);
-  builder.column_parallel_weight(stage + "keys", 2 * groups, 2, 1, /*adjacent=*/true, groups);
+  builder.replicated_vector(Role::norm, stage + "norm", 5, 1);
+  builder.column_parallel_weight(Role::matrix, stage + "queries", 3 * t, 2, 1);
+  builder.column_parallel_weight(Role::matrix, stage + "keys", 2 * groups, 2, 1, /*adjacent=*/true, groups);
   builder.column_parallel_bias(stage + "key bias", groups, /*adjacent=*/false, groups);
-  builder.replicated_vector_partial_gradient(stage + "head norm", 3, 1);
+  builder.replicated_vector_partial_gradient(Role::norm, stage + "head norm", 3, 1);
   builder.row_parallel_weight(stage + "down", 2, 3 * t, 1);
-  if (stages_hold(1)) mark(builder.replicated_vector("shared norm", 37, 1), 1);
+  if (stages_hold(1)) mark(builder.replicated_vector(Role::norm, "shared norm", 37, 1), 1);
 }
 
 /// Ties of {first, last} and {first, one between, last}, as far as there are such stages.
