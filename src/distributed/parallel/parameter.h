@@ -5,9 +5,11 @@
 // little one of constants.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/ops/device.h"
@@ -65,6 +67,17 @@ struct Parameter {
 struct ModelState : Parameter {
   std::int64_t row = 0;  ///< its row of the counts that change it: the layer's place among those that have such numbers
 };
+
+/// Numbers that an optimizer keeps of a parameter's elements: f32, one of each.
+struct NamedState {
+  std::string name;  ///< as its update rule and checkpoints have it: "m"
+  Tensor numbers;
+};
+/// The numbers of this name; absent if there are none.
+inline Tensor numbers_of(const std::vector<NamedState>& states, std::string_view name) {
+  const auto found = std::find_if(states.begin(), states.end(), [&](const auto& state) { return state.name == name; });
+  return found == states.end() ? Tensor() : found->numbers;
+}
 
 /// A slice that a checkpoint reads or writes: `count` elements of a parameter's box, from flat element `first` of the
 /// box on, with their optimizer state. All f32, contiguous, [count].

@@ -57,7 +57,7 @@ std::int64_t manifest_bytes(const Config& config, const std::map<std::string, Sh
 
 std::int64_t planned_checkpoint_bytes(const Config& config, const std::vector<MemoryPlan>& stages) {
   const GridShape shape = grid_shape(config);
-  const int moments = stages.front().moments;
+  const int moments = static_cast<int>(stages.front().stage_numbers / stages.front().stage_parameters) - 1;
   const std::vector<int> ranks = listed_ranks(shape.ranks());
   std::map<std::string, Shape> tensors;
   std::int64_t bytes = 0, listed = 0;

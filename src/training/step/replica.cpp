@@ -54,15 +54,6 @@ PipelineExecutor::Chunks pointers(const Stages& chunks) {
   return stages;
 }
 
-OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer) {
-  return {.rule = update_rule(optimizer.name),
-          .momentum = optimizer.momentum,
-          .beta1 = optimizer.beta1,
-          .beta2 = optimizer.beta2,
-          .epsilon = optimizer.epsilon,
-          .clip_norm = optimizer.clip_grad_norm};
-}
-
 Tensor allocate_losses(Arena& scratch, const LossTerms& terms) {
   return scratch.allocate("losses", {static_cast<std::int64_t>(terms.size())}, DType::f64);
 }
@@ -115,8 +106,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   store_.allocate(device, config.precision.dtype(), optimizer_shards(config, grid.shape()));
   gradient_reducer_ = std::make_unique<GradientReducer>(grid, store_);
   gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
-  optimizer_ =
-      std::make_unique<Optimizer>(store_, optimizer_settings(config.optimizer), device, *backend.ops, gathers_.get());
+  optimizer_ = std::make_unique<Optimizer>(store_, config.optimizer, device, *backend.ops, gathers_.get());
   optimizer_->initialize(config.train.seed);
   update_step_ =
       std::make_unique<UpdateStep>(*optimizer_, grid, terms_.size(), device, *backend.ops, route_counts(config.model));
@@ -306,8 +296,8 @@ TensorSlice Replica::slice(const Parameter& parameter, const FlatRange& part, bo
   const Optimizer::State state = optimizer_->state(part);
   slice.value = state.master;
   if (with_optimizer) {
-    slice.m = state.m;
-    slice.v = state.v;
+    if (!state.states.empty()) slice.m = state.states[0].numbers;
+    if (state.states.size() > 1) slice.v = state.states[1].numbers;
   }
   return slice;
 }
@@ -326,7 +316,7 @@ std::vector<TensorSlice> Replica::owned_slices() const {
     slices.push_back(slice(*part.parameter, part.range, true));
   }
   for (const SavedState& part : saved_states(store_, grid_)) {
-    slices.push_back(slice(*part.state, part.range, optimizer_->moments()));
+    slices.push_back(slice(*part.state, part.range, static_cast<int>(optimizer_->all_states().size())));
   }
   return slices;
 }
