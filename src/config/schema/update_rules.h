@@ -25,8 +25,8 @@ struct Names {
 
 struct UpdateRuleFacts {
   std::string_view name;        ///< optimizer.name
-  Names states;                 ///< what it keeps of each element, by the names that checkpoints have for it
-  Names keys;                   ///< keys of [optimizer] that it alone reads, or some rules
+  Names states;                 ///< numbers that it keeps of each element, by their names in checkpoints
+  Names keys;                   ///< keys of [optimizer] that it reads and not all rules do
   bool needs_matrices = false;  ///< the update of an element depends on the whole matrix that has it
 };
 

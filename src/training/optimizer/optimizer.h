@@ -118,7 +118,7 @@ class Optimizer {
   ParameterAllGather* gathers_;
   std::vector<FlatRange> owned_;
   std::vector<std::int64_t> positions_;   // where the owned ranges lie in the master copy
-  std::vector<std::vector<Part>> parts_;  // of each owned range
+  std::vector<std::vector<Part>> parts_;  // parts of each owned range
   Division division_;
   std::vector<FlatRange> in_norm_;  // counted in the norm by this rank, gaps included, but for experts
   std::vector<FlatRange> experts_in_norm_;

@@ -291,23 +291,15 @@ Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<co
 }
 
 TensorSlice Replica::slice(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {
-  TensorSlice slice{
-      parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count, {}, {}, {}};
-  const Optimizer::State state = optimizer_->state(part);
-  slice.value = state.master;
-  if (with_optimizer) {
-    if (!state.states.empty()) slice.m = state.states[0].numbers;
-    if (state.states.size() > 1) slice.v = state.states[1].numbers;
-  }
-  return slice;
+  Optimizer::State state = optimizer_->state(part);
+  if (!with_optimizer) state.states.clear();
+  return {parameter.name, parameter.global_shape, parameter.box,          part.first - parameter.first,
+          part.count,     state.master,           std::move(state.states)};
 }
 
-TensorSlice Replica::slice(const ModelState& state, const FlatRange& part, int moments) const {
-  TensorSlice slice{state.name, state.global_shape, state.box, part.first, part.count, {}, {}, {}};
-  slice.value = state.value.slice(0, part.first, part.count);
-  if (moments >= 1) slice.m = store_.zeros(part.count);
-  if (moments >= 2) slice.v = store_.zeros(part.count);
-  return slice;
+TensorSlice Replica::slice(const ModelState& state, const FlatRange& part) const {
+  const Tensor value = state.value.slice(0, part.first, part.count);
+  return {state.name, state.global_shape, state.box, part.first, part.count, value};
 }
 
 std::vector<TensorSlice> Replica::owned_slices() const {
@@ -316,7 +308,7 @@ std::vector<TensorSlice> Replica::owned_slices() const {
     slices.push_back(slice(*part.parameter, part.range, true));
   }
   for (const SavedState& part : saved_states(store_, grid_)) {
-    slices.push_back(slice(*part.state, part.range, static_cast<int>(optimizer_->all_states().size())));
+    slices.push_back(slice(*part.state, part.range));
   }
   return slices;
 }
@@ -328,8 +320,7 @@ std::vector<TensorSlice> Replica::all_slices(bool with_optimizer) const {
       slices.push_back(slice(parameter, part, with_optimizer));
     }
   }
-  // Their moments are 0 in every checkpoint: there is nothing to read.
-  for (const ModelState& state : store_.states()) slices.push_back(slice(state, {0, state.elements()}, 0));
+  for (const ModelState& state : store_.states()) slices.push_back(slice(state, {0, state.elements()}));
   return slices;
 }
 
@@ -337,10 +328,8 @@ std::vector<TensorSlice> Replica::summed_gradients() const {
   std::vector<TensorSlice> slices;
   for (const Parameter& parameter : store_.all()) {
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
-      TensorSlice slice{
-          parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count, {}, {}, {}};
-      slice.value = store_.gradients().slice(0, part.first, part.count);
-      slices.push_back(slice);
+      slices.push_back({parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count,
+                        store_.gradients().slice(0, part.first, part.count)});
     }
   }
   return slices;
