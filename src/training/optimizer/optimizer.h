@@ -61,9 +61,8 @@ class Optimizer {
   State state(const FlatRange& range) const;
   /// The whole memory of each state: f32, all ranges whose rule has it one after the other.
   std::vector<NamedState> all_states() const;
-  Tensor master_copy() const {
-    return master_copy_;
-  }  ///< the same of all ranges; absent where f32 values are the master
+  /// The whole master copy, of all ranges; absent where f32 values are the master.
+  Tensor master_copy() const { return master_copy_; }
   std::size_t state_bytes() const { return memory_.bytes(); }
   double clip_norm() const { return config_.clip_grad_norm; }
   bool sharded() const { return store_.sharded(); }
