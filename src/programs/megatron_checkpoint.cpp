@@ -10,6 +10,8 @@
 #include <cmath>
 #include <csignal>
 #include <iostream>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "base/system/durable_file.h"
@@ -22,6 +24,7 @@
 #include "checkpoint/store/difference.h"
 #include "checkpoint/store/folder.h"
 #include "checkpoint/store/new_checkpoint.h"
+#include "checkpoint/store/tensor_slices.h"
 #include "config/parse/parse.h"
 #include "config/parse/presets.h"
 #include "config/schema/print.h"
@@ -62,8 +65,20 @@ std::string size_text(std::int64_t bytes) {
   return format_bytes(static_cast<double>(bytes));
 }
 
-std::string optimizer_text(int moments) {
-  return moments == 0 ? "none" : moments == 1 ? "one moment" : "two moments";
+std::string states_text(const std::vector<std::string>& states) {
+  return states.empty() ? "none" : fmt::format("{}", fmt::join(states, ", "));
+}
+
+/// The optimizer's states; where tensors differ in them, of how many each is.
+std::string optimizer_text(const Manifest& manifest) {
+  std::map<std::vector<std::string>, std::int64_t> tensors;
+  for (const TensorSummary& tensor : manifest.tensors) ++tensors[tensor.states];
+  if (tensors.size() <= 1) return states_text(manifest.states());
+  std::vector<std::string> parts;
+  for (const auto& [states, count] : tensors) {
+    parts.push_back(fmt::format("{} of {}", states_text(states), counted(count, "tensor")));
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 /// The tables of an input file that say what a model is.
@@ -81,7 +96,7 @@ void info(const CheckpointArguments& arguments) {
        fmt::format("{} ({}, {})", state.step, counted(state.samples, "sample"), counted(state.tokens, "token")));
   line("parameters",
        fmt::format("{} in {}", parameters, counted(static_cast<std::int64_t>(manifest.tensors.size()), "tensor")));
-  line("optimizer", optimizer_text(manifest.moments));
+  line("optimizer", optimizer_text(manifest));
   line("files", fmt::format("{} of {}, {}", manifest.files.size(), counted(manifest.ranks, "rank"),
                             size_text(manifest.file_bytes())));
   for (const char* key : {"tokenizer", "tokenizer_hash"}) {
@@ -168,25 +183,32 @@ void verify_all_checkpoints(const std::string& source) {
 }
 
 bool within(const TensorDifference& tensor, double tolerance) {
-  const auto small = [&](double largest) { return largest <= tolerance; };  // false where it is not a number
-  return tensor.equal() || (tolerance > 0 && std::all_of(tensor.largest.begin(), tensor.largest.end(), small));
+  const auto small = [&](const NumberDifference& each) { return each.largest <= tolerance; };  // false: not a number
+  return tensor.equal() || (tolerance > 0 && std::all_of(tensor.numbers.begin(), tensor.numbers.end(), small));
 }
 
 /// A row for each tensor that differs by more than `tolerance`. Returns how many these are.
 std::size_t print_differences(const std::vector<TensorDifference>& tensors, double tolerance) {
+  std::set<std::string> states;
+  for (const TensorDifference& tensor : tensors) {
+    for (const NumberDifference& each : tensor.numbers) states.insert(each.dataset);
+  }
+  states.erase(kValues);
+  const std::vector<std::string> columns = datasets_with({states.begin(), states.end()});
   std::size_t rows = 0;
   for (const TensorDifference& tensor : tensors) {
     if (within(tensor, tolerance)) continue;
     if (rows++ == 0) {
-      fmt::print("{:>12} {:>12} {:>12}  tensor (largest difference of value, m, v; differing elements)\n", "value", "m",
-                 "v");
+      for (const std::string& column : columns) fmt::print("{:>12} ", column);
+      fmt::print(" tensor (largest difference of {}; differing elements)\n", fmt::join(columns, ", "));
     }
-    std::int64_t differing = 0;
-    for (std::size_t i = 0; i < tensor.largest.size(); ++i) {
-      differing += tensor.differing[i];
-      fmt::print("{:>12} ", static_cast<int>(i) <= tensor.moments ? fmt::format("{:.5g}", tensor.largest[i]) : "-");
+    for (const std::string& column : columns) {
+      const auto found = std::find_if(tensor.numbers.begin(), tensor.numbers.end(),
+                                      [&](const NumberDifference& each) { return each.dataset == column; });
+      fmt::print("{:>12} ", found == tensor.numbers.end() ? "-" : fmt::format("{:.5g}", found->largest));
     }
-    fmt::print(" {}; {} of {}\n", printable(tensor.name), differing, tensor.shape.elements() * (1 + tensor.moments));
+    fmt::print(" {}; {} of {}\n", printable(tensor.name), tensor.differing(),
+               tensor.shape.elements() * static_cast<std::int64_t>(tensor.numbers.size()));
   }
   return rows;
 }
@@ -195,10 +217,10 @@ void print_largest(const std::vector<TensorDifference>& tensors) {
   double largest = 0;
   std::string place;
   for (const TensorDifference& tensor : tensors) {
-    for (std::size_t i = 0; i < tensor.largest.size(); ++i) {
-      if (std::isnan(largest) || !(tensor.largest[i] > largest || std::isnan(tensor.largest[i]))) continue;
-      largest = tensor.largest[i];
-      place = fmt::format(", {} of {}", std::array{"value", "m", "v"}[i], tensor.name);
+    for (const NumberDifference& each : tensor.numbers) {
+      if (std::isnan(largest) || !(each.largest > largest || std::isnan(each.largest))) continue;
+      largest = each.largest;
+      place = fmt::format(", {} of {}", each.dataset, tensor.name);
     }
   }
   fmt::print("largest difference {:.5g}{}\n", largest, printable(place));

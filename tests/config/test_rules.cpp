@@ -1,5 +1,6 @@
 // Rules between keys: layouts that do not divide, choices that exclude each other.
 #include "config/rules/rules.h"
+#include "config/schema/schema.h"
 #include "config_support.h"
 
 using namespace megatron;
@@ -228,11 +229,11 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
       {{"learning_rate.wsd_decay_steps=5"},
        1,
        "learning_rate.wsd_decay_steps belongs to learning_rate.decay = \"wsd\", not \"cosine\""},
-      {{"optimizer.momentum=0.8"}, 1, "optimizer.momentum = 0.8 belongs to optimizer.name = \"sgd\""},
+      {{"optimizer.momentum=0.8"}, 1, "optimizer.momentum belongs to optimizer.name = \"sgd\", not \"adamw\""},
       {{"optimizer.name=sgd", "optimizer.betas=[0.8, 0.9]"},
        1,
-       "optimizer.betas belongs to optimizer.name = \"adamw\""},
-      {{"optimizer.name=sgd", "optimizer.epsilon=1e-6"}, 1, "optimizer.epsilon = 1e-06 belongs to"},
+       "optimizer.betas belongs to optimizer.name = \"adamw\", not \"sgd\""},
+      {{"optimizer.name=sgd", "optimizer.epsilon=1e-6"}, 1, "optimizer.epsilon belongs to optimizer.name = \"adamw\""},
       {{"optimizer.weight_decay_end=0.2"},
        1,
        "optimizer.weight_decay_end = 0.2 belongs to optimizer.weight_decay_schedule = \"linear\""},
@@ -320,4 +321,21 @@ TEST_CASE("all violations come at once, and a refused configuration is unchanged
   CHECK(contains(error, "4 ranks cannot hold"));
   CHECK(lines(error) == 4);
   CHECK(config == before);
+}
+
+TEST_CASE("update rules: the keys of a row need one of its rules", "[config]") {
+  for (const UpdateRuleFacts& row : kUpdateRules) {
+    for (const std::string_view name : row.keys) {
+      CAPTURE(row.name, name);
+      const Key* const key = find_key("optimizer", name);
+      REQUIRE(key != nullptr);
+      REQUIRE(key->constraint.needs.size() == 1);
+      CHECK(key->constraint.needs.front().key == "optimizer.name");
+      CHECK(key->constraint.needs.front().values == update_rules_with(name));
+    }
+  }
+  // The other keys of the table hold for all of them.
+  CHECK(
+      resolved({"optimizer.name=sgd", "optimizer.momentum=0.8", "optimizer.weight_decay=0.1"}, 1).optimizer.momentum ==
+      0.8);
 }

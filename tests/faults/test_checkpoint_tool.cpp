@@ -97,6 +97,7 @@ TEST_CASE("info, verify and diff of a run") {
   const std::string& run = straight_run(kCube);
   const Finished info = done({"info", run, "--tensors"});
   CHECK(mentions(info.out, "step           8 (64 samples"));
+  CHECK(mentions(info.out, "optimizer      m, v\n"));
   CHECK(mentions(info.out, "8 of 8 ranks"));
   CHECK(mentions(info.out, "tensor 2 x pipeline 2 x data 2 ranks"));
   CHECK(mentions(info.out, "\n[model]\nlayers = 4\nhidden_size = 32\n"));  // keys as an input file has them

@@ -4,6 +4,7 @@
 #include "checkpoint/store/files.h"
 #include "checkpoint/store/manifest.h"
 #include "checkpoint/store/rank_file.h"
+#include "checkpoint/store/tensor_slices.h"
 #include "data/hdf5/hdf5_file.h"
 #include "distributed/comm/thread_communicator.h"
 #include "fuzz/fuzz.h"
@@ -37,14 +38,15 @@ void write_dataset(Hdf5File& file, const std::string& name, Hdf5Type good, const
   kind == 4 ? dataset.append(bytes.data(), elements) : dataset.write(0, bytes.data(), elements);
 }
 
-std::vector<TableEntry> entries_of(const std::string& table) {
+std::vector<TableEntry> entries_of(const SliceTable& table) {
   std::vector<TableEntry> entries;
   fuzz::allow({ErrorKind::checkpoint}, [&] { entries = parse_slice_table(table, 0); });
   return entries;
 }
 
 /// Writes the rank file; returns what a manifest would say of its tensors.
-std::vector<TensorSummary> write_file(const std::string& path, int moments, fuzz::Choices& choices) {
+std::vector<TensorSummary> write_file(const std::string& path, const std::vector<std::string>& states,
+                                      fuzz::Choices& choices) {
   Hdf5File file = Hdf5File::create(path);
   write_attribute(file, "rank", kRank, choices);
   write_attribute(file, "step", kStep, choices);
@@ -53,31 +55,33 @@ std::vector<TensorSummary> write_file(const std::string& path, int moments, fuzz
   fuzz::Choices layout(front);
   std::vector<TensorSummary> tensors;
   std::int64_t elements = 0;
-  for (const TableEntry& entry : entries_of(table)) {
+  for (const TableEntry& entry : entries_of({table, states})) {
     elements += std::min<std::int64_t>(entry.slice.count, 1 << 12);
     const bool known = std::any_of(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == entry.name; });
-    if (!known) tensors.push_back({entry.name, entry.shape, entry.shape.elements()});
+    if (!known) tensors.push_back({entry.name, entry.shape, entry.shape.elements(), entry.states});
   }
   write_dataset(file, "pieces", Hdf5Type::u8, table, layout);
   const auto count = static_cast<std::size_t>(std::min<std::int64_t>(elements, 1 << 14));
-  for (const StateKind kind : stored_with(moments)) {
-    write_dataset(file, dataset_of(kind), Hdf5Type::f32, std::string(count * sizeof(float), '\1'), layout);
+  for (const std::string& name : datasets_with(states)) {
+    write_dataset(file, name, Hdf5Type::f32, std::string(count * sizeof(float), '\1'), layout);
   }
   file.close();
   return tensors;
 }
 
-void read_all(Communicator& world, const std::string& path, int moments) {
+void read_all(Communicator& world, const std::string& path) {
   std::vector<std::string> warnings;
   const CheckpointReader reader = open_named_checkpoint(world, path, warnings);
-  fuzz::require(reader.moments() == moments && reader.state().step == kStep, "another checkpoint");
+  fuzz::require(reader.state().step == kStep, "another checkpoint");
   verify_coverage(reader);
   std::vector<TensorSlice> slices = whole_tensors(reader);
   for (TensorSlice& slice : slices) {
     fuzz::require(slice.count <= 1 << 14, "a tensor larger than its file");
     std::vector<float> numbers(static_cast<std::size_t>(slice.count) + 1, -7.0f);
     slice.value = Tensor(numbers.data(), {slice.count}, DType::f32);
-    for (const StateKind kind : stored_with(moments)) reader.read_numbers(kind, {slice});
+    const std::vector<std::string> datasets = datasets_with(state_names(slice));
+    slice.states.clear();
+    for (const std::string& dataset : datasets) reader.read_numbers(dataset, {slice});
     fuzz::require(numbers.back() == -7.0f, "read more than there is");
     fuzz::require(std::count(numbers.begin(), numbers.end(), -7.0f) == 1, "numbers that nothing was read into");
   }
@@ -88,17 +92,17 @@ void read_all(Communicator& world, const std::string& path, int moments) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const TemporaryFolder folder(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
   fuzz::Choices choices({reinterpret_cast<const char*>(data), size});
-  const int moments = static_cast<int>(choices.below(3));
+  const std::vector<std::string> both{"m", "v"};
+  const std::vector<std::string> states(both.begin(), both.begin() + static_cast<std::ptrdiff_t>(choices.below(3)));
   const std::string path = folder.file(rank_file_name(kRank));
   Manifest manifest;
   manifest.state.step = kStep;
   manifest.ranks = kRank + 1;
-  manifest.moments = moments;
-  manifest.tensors = write_file(path, moments, choices);
+  manifest.tensors = write_file(path, states, choices);
   const FileDigest digest = digest_file(path);
   manifest.files = {{kRank, digest.bytes, digest.xxh3_128}};
   ::write_file(folder.file(kManifestName), manifest_text(manifest));
   fuzz::allow({ErrorKind::checkpoint},
-              [&] { run_as_threads(1, [&](Communicator& world) { read_all(world, folder.path(), moments); }); });
+              [&] { run_as_threads(1, [&](Communicator& world) { read_all(world, folder.path()); }); });
   return 0;
 }

@@ -95,8 +95,7 @@ Results compute(const Golden& golden, const Layout& layout, const Around& around
     }
     // Loss and norm are asked for without an effect on values.
     const Replica::Update first = replica.update(sums, {}, timers);
-    backend.ops->fill(replica.optimizer().m(), 0);
-    backend.ops->fill(replica.optimizer().v(), 0);
+    for (const NamedState& state : replica.optimizer().all_states()) backend.ops->fill(state.numbers, 0);
     replica.optimizer().set_updates(0);
     for (std::size_t i = 0; i < golden.steps.size(); ++i) {
       const StepSums of_step = forward_backward(golden.steps[i], static_cast<int>(i) + 1);

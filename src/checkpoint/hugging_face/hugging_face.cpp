@@ -12,6 +12,7 @@
 #include "checkpoint/hugging_face/model_fragment.h"
 #include "checkpoint/store/folder.h"
 #include "checkpoint/store/new_checkpoint.h"
+#include "checkpoint/store/tensor_slices.h"
 #include "config/rules/resolve.h"
 #include "config/schema/print.h"
 #include "config/schema/task.h"
@@ -32,7 +33,7 @@ using nlohmann::json;
 using Record = HuggingFaceTensor::Record;
 
 FillValues values_of(const CheckpointReader& source) {
-  return [&](const std::vector<TensorSlice>& values) { source.read_numbers(StateKind::value, values); };
+  return [&](const std::vector<TensorSlice>& values) { source.read_numbers(kValues, values); };
 }
 
 FillValues values_of(const HuggingFaceReader& source) {
@@ -313,7 +314,7 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   const std::vector<TensorSlice> slices = reader.slices();
   std::vector<float> buffer;
   std::size_t next = 0;
-  const NumberSource numbers = [&](StateKind, std::int64_t position) -> std::span<const float> {
+  const NumberSource numbers = [&](const std::string&, std::int64_t position) -> std::span<const float> {
     if (position == 0) next = 0;
     const TensorSlice& slice = slices[next++];
     buffer.resize(static_cast<std::size_t>(slice.count));
@@ -349,7 +350,7 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
     internal_check(report.compared->differing == 0, "an import that gives other logits", report.compared->differing);
   };
   const NewCheckpointReport made = write_new_checkpoint(
-      target, state, 1, 0,
+      target, state, 1,
       [&](int) {
         return NewRankFile{slices, numbers};
       },

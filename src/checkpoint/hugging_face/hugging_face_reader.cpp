@@ -107,11 +107,11 @@ void HuggingFaceGather::read(const HuggingFaceTensor& tensor, std::span<float> n
     float* to = elsewhere ? scratch_.data() + done : numbers.data() + record.first * columns;
     Box box{record.shape, record.shape};
     for (int i = 0; i < record.shape.rank(); ++i) box.offset[i] = 0;
-    slices.push_back({record.name, record.global_shape, box, 0, count, Tensor(to, {count}, DType::f32), {}, {}});
+    slices.push_back({record.name, record.global_shape, box, 0, count, Tensor(to, {count}, DType::f32)});
     done += count;
   }
   if (static_cast<std::size_t>(done) < numbers.size()) std::fill(numbers.begin(), numbers.end(), 0.0f);
-  source_.read_numbers(StateKind::value, slices, open_);
+  source_.read_numbers(kValues, slices, open_);
   if (tensor.transposed) transpose(scratch_.data(), tensor.shape[1], tensor.shape[0], numbers.data());
   if (apart) interleave(tensor, scratch_.data(), numbers.data());
   if (tensor.shift != 0) {
@@ -168,7 +168,7 @@ std::vector<TensorSlice> HuggingFaceReader::slices() const {
     const Shape& shape = place.second->global_shape;
     Box box{shape, shape};
     for (int i = 0; i < shape.rank(); ++i) box.offset[i] = 0;
-    slices.push_back({name, shape, box, 0, shape.elements(), {}, {}, {}});
+    slices.push_back({name, shape, box, 0, shape.elements()});
   }
   return slices;
 }

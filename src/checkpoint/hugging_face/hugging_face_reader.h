@@ -16,6 +16,7 @@
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/open_datasets.h"
+#include "checkpoint/store/tensor_slices.h"
 
 namespace megatron {
 

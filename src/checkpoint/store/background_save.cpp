@@ -7,6 +7,7 @@
 
 #include "base/core/timers.h"
 #include "checkpoint/store/save_work.h"
+#include "checkpoint/store/tensor_slices.h"
 #include "data/hdf5/hdf5_file.h"
 #include "distributed/comm/agreement.h"
 
@@ -16,24 +17,12 @@ namespace {
 
 constexpr std::int64_t kBlock = static_cast<std::int64_t>(kHdf5BlockBytes / sizeof(float));
 
-const Tensor& numbers_of(const TensorSlice& slice, StateKind kind) {
-  return kind == StateKind::value ? slice.value : kind == StateKind::m ? slice.m : slice.v;
-}
-
-std::int64_t elements_of(const std::vector<TensorSlice>& slices) {
-  std::int64_t elements = 0;
-  for (const TensorSlice& slice : slices) elements += slice.count;
-  return elements;
-}
-
 }  // namespace
 
-std::size_t snapshot_bytes(std::int64_t elements, int moments) {
-  return static_cast<std::size_t>(elements * (1 + moments)) * sizeof(float);
-}
-
 std::size_t snapshot_bytes(const std::vector<TensorSlice>& owned) {
-  return owned.empty() ? 0 : snapshot_bytes(elements_of(owned), owned.front().moments());
+  std::int64_t numbers = 0;
+  for (const TensorSlice& slice : owned) numbers += slice.numbers();
+  return static_cast<std::size_t>(numbers) * sizeof(float);
 }
 
 BackgroundSave::BackgroundSave(Communicator& world, Device& device, std::size_t bytes)
@@ -54,10 +43,9 @@ std::int64_t BackgroundSave::step() const {
 void BackgroundSave::copy() {
   const Ticket now = device_.is_host_memory() ? Ticket{} : device_.mark();
   std::byte* to = snapshot_.data();
-  for (const StateKind kind : kStored) {
-    for (const TensorSlice& slice : work_->owned()) {
-      const Tensor& numbers = numbers_of(slice, kind);
-      if (!numbers) continue;
+  for (const std::string& dataset : datasets_with(state_names(work_->owned()))) {
+    for (const TensorSlice& slice : slices_in(dataset, work_->owned())) {
+      const Tensor& numbers = slice.value;
       if (abandoned_) return;
       if (device_.is_host_memory()) {
         std::memcpy(to, numbers.data(), numbers.bytes());
@@ -94,13 +82,15 @@ void BackgroundSave::begin_to_write() {
 }
 
 void BackgroundSave::write() {
-  work_->write_rank_file_here([this](StateKind kind, std::int64_t position) { return numbers(kind, position); });
+  work_->write_rank_file_here(
+      [this](const std::string& dataset, std::int64_t position) { return numbers(dataset, position); });
 }
 
-std::span<const float> BackgroundSave::numbers(StateKind kind, std::int64_t position) const {
+std::span<const float> BackgroundSave::numbers(const std::string& dataset, std::int64_t position) const {
   verify(!abandoned_, ErrorKind::filesystem, "abandoned: the run has ended");
-  const auto* const first = reinterpret_cast<const float*>(snapshot_.data()) + static_cast<int>(kind) * elements_;
-  return {first + position, static_cast<std::size_t>(std::min(kBlock, elements_ - position))};
+  const FlatRange& place = datasets_.at(dataset);
+  const auto* const first = reinterpret_cast<const float*>(snapshot_.data()) + place.first;
+  return {first + position, static_cast<std::size_t>(std::min(kBlock, place.count - position))};
 }
 
 void BackgroundSave::start(const std::string& run_directory, const TrainingState& state,
@@ -110,7 +100,13 @@ void BackgroundSave::start(const std::string& run_directory, const TrainingState
   work_ = std::make_unique<SaveWork>(world_, run_directory, state, owned, options);
   const std::size_t needed = snapshot_bytes(work_->owned());
   internal_check(needed <= snapshot_.bytes(), "a snapshot larger than its memory", needed, snapshot_.bytes());
-  elements_ = elements_of(work_->owned());
+  datasets_.clear();
+  std::int64_t first = 0;
+  for (const std::string& dataset : datasets_with(state_names(work_->owned()))) {
+    const std::int64_t elements = elements_of(slices_in(dataset, work_->owned()));
+    datasets_[dataset] = {first, elements};
+    first += elements;
+  }
   publishing_ = false;
   waited_ = 0;
   try {

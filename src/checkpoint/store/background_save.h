@@ -8,6 +8,7 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,8 +22,7 @@ namespace megatron {
 
 class SaveWork;
 
-/// Bytes of the copy of this number of elements with this number of moments.
-std::size_t snapshot_bytes(std::int64_t elements, int moments);
+/// Bytes of the copy of these slices.
 std::size_t snapshot_bytes(const std::vector<TensorSlice>& owned);
 
 /// The copy too is made in the background; training reads the same numbers meanwhile: in a step, nothing changes them
@@ -64,14 +64,14 @@ class BackgroundSave {
   void await_copy();
   void begin_to_write();
   void write();
-  std::span<const float> numbers(StateKind kind, std::int64_t position) const;
+  std::span<const float> numbers(const std::string& dataset, std::int64_t position) const;
   void begin(std::function<void()> task);
   void collect();  ///< waits for the thread; rethrows what went wrong in it
 
   Communicator& world_;
   Device& device_;
-  Buffer snapshot_;            // for each kind of number all slices, one after the other: as in the file
-  std::int64_t elements_ = 0;  // elements of one kind
+  Buffer snapshot_;                            // for each dataset all slices, one after the other: as in the file
+  std::map<std::string, FlatRange> datasets_;  // their places in it
   std::unique_ptr<SaveWork> work_;
   bool publishing_ = false;
   double worked_ = 0;  // seconds, of all that has been done so far for what is under way

@@ -6,14 +6,12 @@
 // checked before anything is allocated and no path is taken from a file.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,7 +49,7 @@ struct SaveReport {
 };
 
 /// Writes the slices that this rank owns, whose tensors lie on `device` (all ranks' slices together cover every tensor
-/// exactly once, and all have the same moments), and commits. The state must be the same on all ranks.
+/// exactly once, and a tensor's have the same states), and commits. The state must be the same on all ranks.
 /// Throws Error(filesystem) on all ranks if any rank could not write: then the temporary folder is gone and older
 /// checkpoints are as they were. Saving a step again replaces it. With keep_last > 0, checkpoints of later steps are
 /// removed too: the run has gone back and they are an abandoned future.
@@ -81,26 +79,21 @@ struct FoundCheckpoint {
 /// right sizes. Contents are not verified. Not collective. No folder or none in it: empty.
 std::vector<FoundCheckpoint> find_checkpoints(const std::string& run_directory);
 
-/// The numbers that are stored of an element: its value, and the optimizer's moments.
-enum class StateKind { value, m, v };
-inline constexpr std::array<StateKind, 3> kStored{StateKind::value, StateKind::m, StateKind::v};
-/// The first of them are there where the optimizer has these moments.
-inline std::span<const StateKind> stored_with(int moments) {
-  return std::span(kStored).first(static_cast<std::size_t>(1 + moments));
-}
-
-/// A slice as it lies in a rank file: `count` elements from `position` on in each of its datasets.
+/// A slice as it lies in a rank file: `count` elements from `position` on in the dataset of values, and from another
+/// place on in that of each of its tensor's states.
 struct StoredSlice {
   Box box;
   std::int64_t first = 0, count = 0;
   std::int64_t position = 0;
   int file = 0;
+  std::vector<std::int64_t> state_positions = {};  ///< in the order of the tensor's states
 };
 
 /// A tensor of a checkpoint, with all its slices.
 struct StoredTensor {
   Shape shape;
   std::vector<StoredSlice> slices;
+  std::vector<std::string> states = {};  ///< the optimizer's, by name, sorted
 };
 
 /// A checkpoint whose files have all been verified against the manifest's hashes, or are being (open_unverified()).
@@ -114,31 +107,29 @@ class CheckpointReader {
   }
   const std::string& path() const { return path_; }
   const TrainingState& state() const { return state_; }
-  int moments() const { return moments_; }  ///< as TensorSlice::moments
+  std::vector<std::string> states() const;  ///< names of all tensors' states, sorted
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
-  /// Fills value (and m and v where they are present) of every wanted slice, whose tensors lie on `device`, whatever
-  /// the layout that saved it.
-  /// Collective. Throws Error(checkpoint) naming the tensor if it is missing, has another global shape, or is not
-  /// covered exactly once; or if m or v is wanted and was not saved.
+  /// Fills the value and the states of every wanted slice, whose tensors lie on `device`, whatever the layout that
+  /// saved it. Collective. Throws Error(checkpoint) naming the tensor if it is missing, has another global shape, or is
+  /// not covered exactly once; or if a state is wanted that was not saved.
   void read(Communicator& world, const std::vector<TensorSlice>& wanted, Device& device) const;
 
-  /// Fills the wanted slices' `value`, in host memory, with the stored numbers of one kind. Not collective. Throws as
-  /// read().
-  void read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted) const;
+  /// Fills the wanted slices' `value`, in host memory, with the stored numbers of one dataset: kValues, or a state's.
+  /// Not collective. Throws as read().
+  void read_numbers(const std::string& dataset, const std::vector<TensorSlice>& wanted) const;
   /// The same, for many small reads: files stay open in `open`.
-  void read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted, OpenDatasets& open) const;
+  void read_numbers(const std::string& dataset, const std::vector<TensorSlice>& wanted, OpenDatasets& open) const;
 
  private:
   friend class CheckpointOpener;
   CheckpointReader() = default;
   void read_to(Device& device, const std::vector<TensorSlice>& wanted) const;
   void read_here(const std::vector<TensorSlice>& wanted) const;
-  std::vector<std::vector<CopySegment>> plan(const std::vector<TensorSlice>& wanted) const;
+  std::vector<std::vector<CopySegment>> plan(const std::string& dataset, const std::vector<TensorSlice>& wanted) const;
 
   std::string path_;
   TrainingState state_;
-  int moments_ = 0;
   std::vector<std::string> files_;
   std::map<std::string, StoredTensor> tensors_;
   std::shared_future<void> verified_;  // none: before this was there
@@ -165,7 +156,7 @@ CheckpointReader open_unverified(const std::string& path, std::size_t threads);
 /// Error(checkpoint) if there is none.
 std::string find_named_checkpoint(const std::string& path, std::vector<std::string>& warnings);
 
-/// Everything there is, as slices without memory: tensors whole, in the order of their names.
+/// Everything there is, states included, as slices without memory: tensors whole, in the order of their names.
 std::vector<TensorSlice> whole_tensors(const CheckpointReader& checkpoint);
 
 /// Every tensor's slices cover it exactly once, element by element, or Error(checkpoint) naming one that they do not.

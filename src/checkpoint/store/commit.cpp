@@ -43,17 +43,17 @@ ManifestBuilder::ManifestBuilder(const TrainingState& state, int ranks) {
   manifest_.ranks = ranks;
 }
 
-void ManifestBuilder::add_file(int rank, const FileDigest& digest, int moments) {
-  internal_check(manifest_.files.empty() || manifest_.moments == moments, "optimizer state on some of the ranks only",
-                 manifest_.moments, moments);
-  manifest_.moments = moments;
+void ManifestBuilder::add_file(int rank, const FileDigest& digest) {
   manifest_.files.push_back({rank, digest.bytes, digest.xxh3_128});
 }
 
-void ManifestBuilder::add_elements(const std::string& name, const Shape& shape, std::int64_t elements) {
-  TensorSummary& tensor = tensors_.try_emplace(name, TensorSummary{name, shape, 0}).first->second;
-  if (!(tensor.shape == shape)) fail(ErrorKind::internal, "ranks disagree on the shape of tensor '{}'", name);
-  tensor.elements += elements;
+void ManifestBuilder::add_elements(const TensorSummary& part) {
+  const auto [place, first] = tensors_.try_emplace(part.name, part);
+  if (first) return;
+  TensorSummary& tensor = place->second;
+  if (!(tensor.shape == part.shape)) fail(ErrorKind::internal, "ranks disagree on the shape of tensor '{}'", part.name);
+  if (tensor.states != part.states) fail(ErrorKind::internal, "ranks disagree on the states of tensor '{}'", part.name);
+  tensor.elements += part.elements;
 }
 
 Manifest ManifestBuilder::finish() {

@@ -48,10 +48,10 @@ class ManifestBuilder {
  public:
   ManifestBuilder(const TrainingState& state, int ranks);
 
-  /// Next, a file and the optimizer's moments in it. Internal error unless all files have the same.
-  void add_file(int rank, const FileDigest& digest, int moments);
-  /// `elements` of a tensor are in some file.
-  void add_elements(const std::string& name, const Shape& shape, std::int64_t elements);
+  void add_file(int rank, const FileDigest& digest);
+  /// So many elements of a tensor, with their states, are in some file. Internal error unless all of a tensor's have
+  /// the same.
+  void add_elements(const TensorSummary& part);
   /// Internal error unless every element of every tensor is in one file, by count: what could not be loaded must not be
   /// committed.
   Manifest finish();

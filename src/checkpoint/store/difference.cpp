@@ -1,8 +1,11 @@
 #include "checkpoint/store/difference.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 
 #include "checkpoint/store/slice_stream.h"
 
@@ -10,12 +13,17 @@ namespace megatron {
 
 namespace {
 
-/// The tensors that both have in the same shape.
+/// The tensors that both have in the same shape, with the states that both have of them.
 std::vector<TensorSlice> common_tensors(const CheckpointReader& a, const CheckpointReader& b) {
   std::vector<TensorSlice> common;
   for (TensorSlice& slice : whole_tensors(a)) {
     const auto other = b.tensors().find(slice.name);
-    if (other != b.tensors().end() && other->second.shape == slice.global_shape) common.push_back(std::move(slice));
+    if (other == b.tensors().end() || !(other->second.shape == slice.global_shape)) continue;
+    const std::vector<std::string>& theirs = other->second.states;
+    std::erase_if(slice.states, [&](const NamedState& state) {
+      return std::find(theirs.begin(), theirs.end(), state.name) == theirs.end();
+    });
+    common.push_back(std::move(slice));
   }
   return common;
 }
@@ -29,16 +37,34 @@ nlohmann::json keys_of(const nlohmann::json& object, const std::vector<std::stri
   return some;
 }
 
+std::string text_of(const std::vector<std::string>& states) {
+  return states.empty() ? "none" : fmt::format("{}", fmt::join(states, ", "));
+}
+
+/// A line for the optimizer's states of all tensors, or one for each tensor whose states alone differ.
+void add_other_states(const CheckpointReader& a, const CheckpointReader& b, std::vector<std::string>& lines) {
+  if (a.states() != b.states()) {
+    lines.push_back(fmt::format("optimizer states: {} and {}", text_of(a.states()), text_of(b.states())));
+    return;
+  }
+  for (const auto& [name, tensor] : a.tensors()) {
+    const auto other = b.tensors().find(name);
+    if (other == b.tensors().end() || other->second.states == tensor.states) continue;
+    lines.push_back(fmt::format("optimizer states of tensor {}: {} and {}", name, text_of(tensor.states),
+                                text_of(other->second.states)));
+  }
+}
+
 /// Adds what two equally long parts of a tensor differ in.
-void compare(std::span<const float> a, std::span<const float> b, double& largest, std::int64_t& differing) {
+void compare(std::span<const float> a, std::span<const float> b, NumberDifference& difference) {
   if (std::equal(a.begin(), a.end(), b.begin(),
                  [](float x, float y) { return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y); }))
     return;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i])) continue;
-    ++differing;
-    const double difference = std::abs(double{a[i]} - double{b[i]});
-    if (std::isnan(difference) || difference > largest) largest = difference;  // once not a number, always
+    ++difference.differing;
+    const double distance = std::abs(double{a[i]} - double{b[i]});
+    if (std::isnan(distance) || distance > difference.largest) difference.largest = distance;  // once no number, always
   }
 }
 
@@ -64,7 +90,7 @@ std::vector<std::string> other_differences(const CheckpointReader& a, const Chec
   const auto differ = [&](const char* what, std::int64_t here, std::int64_t there) {
     if (here != there) lines.push_back(fmt::format("{}: {} and {}", what, here, there));
   };
-  differ("optimizer moments", a.moments(), b.moments());
+  add_other_states(a, b, lines);
   differ("step", a.state().step, b.state().step);
   differ("samples", a.state().samples, b.state().samples);
   differ("tokens", a.state().tokens, b.state().tokens);
@@ -78,23 +104,26 @@ std::vector<std::string> other_differences(const CheckpointReader& a, const Chec
   return lines;
 }
 
-std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool moments) {
-  SliceStream here(a, common_tensors(a, b)), there(b, here.slices());
-  const int compared = moments ? std::min(a.moments(), b.moments()) : 0;
+std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool states) {
+  const std::vector<TensorSlice> common = common_tensors(a, b);
   std::vector<TensorDifference> differences;
-  for (const TensorSlice& slice : here.slices())
-    differences.push_back({slice.name, slice.global_shape, compared, {}, {}});
-  for (const StateKind kind : stored_with(compared)) {
-    const auto which = static_cast<std::size_t>(kind);
+  std::map<std::string, std::size_t> places;
+  for (const TensorSlice& slice : common) {
+    places[slice.name] = differences.size();
+    differences.push_back({slice.name, slice.global_shape, {}});
+  }
+  for (const std::string& dataset : datasets_with(states ? state_names(common) : std::vector<std::string>())) {
+    SliceStream here(a, common, dataset), there(b, common, dataset);
+    for (const TensorSlice& slice : here.slices()) differences[places.at(slice.name)].numbers.push_back({dataset});
     for (std::int64_t position = 0; position < here.elements();) {
-      const std::span<const float> ours = here.read(kind, position), theirs = there.read(kind, position);
+      const std::span<const float> ours = here.read(position), theirs = there.read(position);
       const auto count = static_cast<std::int64_t>(std::min(ours.size(), theirs.size()));
       for (std::int64_t done = 0; done < count;) {
         const std::size_t slice = here.slice_at(position + done);
         const std::int64_t part = std::min(count - done, here.begin_of(slice + 1) - position - done);
         const auto first = static_cast<std::size_t>(done), size = static_cast<std::size_t>(part);
-        compare(ours.subspan(first, size), theirs.subspan(first, size), differences[slice].largest[which],
-                differences[slice].differing[which]);
+        compare(ours.subspan(first, size), theirs.subspan(first, size),
+                differences[places.at(here.slices()[slice].name)].numbers.back());
         done += part;
       }
       position += count;

@@ -1,7 +1,7 @@
 // How two checkpoints differ, whatever the layouts that saved them.
 #pragma once
 
-#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,14 +9,24 @@
 
 namespace megatron {
 
-/// How a tensor that both have in the same shape differs, by kind of number.
+/// How the values of a tensor differ, or one of its states.
+struct NumberDifference {
+  std::string dataset;         ///< kValues, or the state's name
+  double largest = 0;          ///< absolute; infinite or not a number where the numbers are
+  std::int64_t differing = 0;  ///< elements whose bits differ
+};
+
+/// How a tensor that both have in the same shape differs.
 struct TensorDifference {
   std::string name;
   Shape shape;
-  int moments = 0;                          ///< that were compared
-  std::array<double, 3> largest{};          ///< absolute; infinite or not a number where the numbers are
-  std::array<std::int64_t, 3> differing{};  ///< elements whose bits differ
-  bool equal() const { return differing[0] + differing[1] + differing[2] == 0; }
+  std::vector<NumberDifference> numbers;  ///< the values, then the states that both have, where they were compared
+  std::int64_t differing() const {
+    std::int64_t sum = 0;
+    for (const NumberDifference& each : numbers) sum += each.differing;
+    return sum;
+  }
+  bool equal() const { return differing() == 0; }
 };
 
 /// Everything else that differs, one line each: tensors that one side lacks or that have other shapes, optimizer state,
@@ -25,8 +35,8 @@ struct TensorDifference {
 std::vector<std::string> other_differences(const CheckpointReader& a, const CheckpointReader& b, bool state,
                                            const std::vector<std::string>& extra = {});
 
-/// Differences of all numbers (without `moments`: of the values alone) of the tensors that both have in the same shape,
+/// Differences of all numbers (without `states`: of the values alone) of the tensors that both have in the same shape,
 /// in the order of their names. Streams both.
-std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool moments);
+std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool states);
 
 }  // namespace megatron

@@ -1,5 +1,8 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/open_datasets.h"
@@ -19,12 +22,10 @@ namespace {
 constexpr std::int64_t kGapElements = 4096;
 constexpr std::int64_t kBlockElements = static_cast<std::int64_t>(kHdf5BlockBytes / sizeof(float));
 
-/// Reads segments (ascending in the file) from one dataset into the wanted slices' `tensor`.
+/// Reads segments (ascending in the file) from one dataset into the wanted slices' values.
 void read_segments(const Hdf5Array& dataset, const std::vector<CopySegment>& segments,
-                   const std::vector<TensorSlice>& wanted, Tensor TensorSlice::*tensor, std::vector<float>& block) {
-  const auto target = [&](const CopySegment& segment) {
-    return (wanted[segment.wanted].*tensor).as<float>() + segment.to;
-  };
+                   const std::vector<TensorSlice>& wanted, std::vector<float>& block) {
+  const auto target = [&](const CopySegment& segment) { return wanted[segment.wanted].value.as<float>() + segment.to; };
   for (std::size_t begin = 0, end = 0; begin < segments.size(); begin = end) {
     const std::int64_t first = segments[begin].from;
     std::int64_t stop = first + segments[begin].count;
@@ -47,25 +48,24 @@ void read_segments(const Hdf5Array& dataset, const std::vector<CopySegment>& seg
   }
 }
 
-/// The same for value, m and v, of the slices that want them.
-void read_file(const std::string& path, const std::vector<CopySegment>& segments,
-               const std::vector<TensorSlice>& wanted, std::vector<float>& block) {
-  const Hdf5Reader file(path, ErrorKind::checkpoint);
-  read_segments(file.open_dataset(dataset_of(StateKind::value)), segments, wanted, &TensorSlice::value, block);
-  for (const auto& [kind, moment] :
-       {std::pair(StateKind::m, &TensorSlice::m), std::pair(StateKind::v, &TensorSlice::v)}) {
-    std::vector<CopySegment> with_moment;
-    std::copy_if(
-        segments.begin(), segments.end(), std::back_inserter(with_moment),
-        [&, moment = moment](const CopySegment& segment) { return !(wanted[segment.wanted].*moment).empty(); });
-    if (!with_moment.empty()) read_segments(file.open_dataset(dataset_of(kind)), with_moment, wanted, moment, block);
-  }
-}
+/// Segments of one dataset to be read, by file.
+struct Reading {
+  std::string dataset;
+  std::vector<TensorSlice> slices;
+  std::vector<std::vector<CopySegment>> segments;
+};
 
 }  // namespace
 
+std::vector<std::string> CheckpointReader::states() const {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : tensors_) names.insert(tensor.states.begin(), tensor.states.end());
+  return {names.begin(), names.end()};
+}
+
 // By file, in the order of each.
-std::vector<std::vector<CopySegment>> CheckpointReader::plan(const std::vector<TensorSlice>& wanted) const {
+std::vector<std::vector<CopySegment>> CheckpointReader::plan(const std::string& dataset,
+                                                             const std::vector<TensorSlice>& wanted) const {
   check_slices(wanted);
   std::vector<std::vector<CopySegment>> segments_by_file(files_.size());
   for (std::size_t index = 0; index < wanted.size(); ++index) {
@@ -73,13 +73,17 @@ std::vector<std::vector<CopySegment>> CheckpointReader::plan(const std::vector<T
     const auto stored = tensors_.find(slice.name);
     verify(stored != tensors_.end(), ErrorKind::checkpoint, "{}: has no tensor {}; it is of another model", path_,
            slice.name);
-    verify(slice.moments() == 0 || moments_ > 0, ErrorKind::checkpoint,
-           "{}: holds weights only, no optimizer state; use checkpoint.initialize_from for it", path_);
-    verify(slice.moments() <= moments_, ErrorKind::checkpoint,
-           "{}: was saved by SGD with momentum (one moment) and cannot resume AdamW (two); use "
-           "checkpoint.initialize_from for it",
-           path_);
-    for (const CopySegment& segment : plan_slice(slice, index, stored->second)) {
+    const std::vector<std::string> has = datasets_with(stored->second.states);
+    if (std::find(has.begin(), has.end(), dataset) == has.end()) {
+      verify(!states().empty(), ErrorKind::checkpoint,
+             "{}: holds weights only, no optimizer state; use checkpoint.initialize_from for it", path_);
+      fail(
+          ErrorKind::checkpoint,
+          "{}: has no state \"{}\" of tensor {}, only [{}]: another optimizer saved it; use checkpoint.initialize_from "
+          "for it",
+          path_, dataset, slice.name, fmt::join(stored->second.states, ", "));
+    }
+    for (const CopySegment& segment : plan_slice(slice, index, stored->second, dataset)) {
       segments_by_file[static_cast<std::size_t>(segment.file)].push_back(segment);
     }
   }
@@ -91,26 +95,34 @@ std::vector<std::vector<CopySegment>> CheckpointReader::plan(const std::vector<T
 }
 
 void CheckpointReader::read_here(const std::vector<TensorSlice>& wanted) const {
-  const std::vector<std::vector<CopySegment>> segments = plan(wanted);
+  check_slices(wanted);
+  std::vector<Reading> readings;
+  for (const std::string& dataset : datasets_with(state_names(wanted))) {
+    std::vector<TensorSlice> slices = slices_in(dataset, wanted);
+    std::vector<std::vector<CopySegment>> segments = plan(dataset, slices);
+    readings.push_back({dataset, std::move(slices), std::move(segments)});
+  }
   std::vector<float> block;
-  for (std::size_t file = 0; file < files_.size(); ++file) {
-    if (!segments[file].empty()) read_file(files_[file], segments[file], wanted, block);
+  for (std::size_t index = 0; index < files_.size(); ++index) {
+    if (readings.front().segments[index].empty()) continue;  // no values, and then no states
+    const Hdf5Reader file(files_[index], ErrorKind::checkpoint);
+    for (const auto& [dataset, slices, segments] : readings) {
+      if (!segments[index].empty()) read_segments(file.open_dataset(dataset), segments[index], slices, block);
+    }
   }
 }
 
-void CheckpointReader::read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted) const {
+void CheckpointReader::read_numbers(const std::string& dataset, const std::vector<TensorSlice>& wanted) const {
   OpenDatasets open;
-  read_numbers(kind, wanted, open);
+  read_numbers(dataset, wanted, open);
 }
 
-void CheckpointReader::read_numbers(StateKind kind, const std::vector<TensorSlice>& wanted, OpenDatasets& open) const {
-  internal_check(static_cast<int>(kind) <= moments_, "numbers that the checkpoint does not have",
-                 static_cast<int>(kind), moments_);
-  const std::vector<std::vector<CopySegment>> segments = plan(wanted);
+void CheckpointReader::read_numbers(const std::string& dataset, const std::vector<TensorSlice>& wanted,
+                                    OpenDatasets& open) const {
+  const std::vector<std::vector<CopySegment>> segments = plan(dataset, wanted);
   std::vector<float> block;
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    if (!segments[file].empty())
-      read_segments(open.at(files_[file], kind), segments[file], wanted, &TensorSlice::value, block);
+    if (!segments[file].empty()) read_segments(open.at(files_[file], dataset), segments[file], wanted, block);
   }
 }
 
@@ -119,22 +131,16 @@ namespace {
 /// Most numbers of slices that are read together on their way to a device.
 constexpr std::int64_t kNumbersTogether = std::int64_t{4} << 20;
 
-std::int64_t numbers_of(const TensorSlice& slice) {
-  return slice.count * (1 + slice.moments());
-}
-
 /// The same, those with more numbers than are read together in several.
 std::vector<TensorSlice> in_small_slices(const std::vector<TensorSlice>& slices) {
   std::vector<TensorSlice> result;
   for (const TensorSlice& slice : slices) {
-    const std::int64_t most = kNumbersTogether / (1 + slice.moments());
+    const auto most = kNumbersTogether / static_cast<std::int64_t>(1 + slice.states.size());
     for (std::int64_t first = 0; first < slice.count; first += most) {
       TensorSlice part = slice;
       part.first += first;
       part.count = std::min(most, slice.count - first);
-      for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
-        if (!(slice.*tensor).empty()) part.*tensor = (slice.*tensor).slice(0, first, part.count);
-      }
+      for_each_tensor(part, [&](Tensor& tensor) { tensor = tensor.slice(0, first, part.count); });
       result.push_back(std::move(part));
     }
   }
@@ -145,11 +151,10 @@ std::vector<TensorSlice> in_small_slices(const std::vector<TensorSlice>& slices)
 std::vector<TensorSlice> in_host_memory(std::vector<TensorSlice> slices, const Buffer& memory) {
   std::size_t used = 0;
   for (TensorSlice& slice : slices) {
-    for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
-      if ((slice.*tensor).empty()) continue;
-      slice.*tensor = memory.tensor({slice.count}, DType::f32, used);
-      used += (slice.*tensor).bytes();
-    }
+    for_each_tensor(slice, [&](Tensor& tensor) {
+      tensor = memory.tensor({slice.count}, DType::f32, used);
+      used += tensor.bytes();
+    });
   }
   return slices;
 }
@@ -162,23 +167,23 @@ void CheckpointReader::read_to(Device& device, const std::vector<TensorSlice>& w
   check_slices(wanted);
   const std::vector<TensorSlice> slices = in_small_slices(wanted);
   std::int64_t all = 0;
-  for (const TensorSlice& slice : slices) all += numbers_of(slice);
+  for (const TensorSlice& slice : slices) all += slice.numbers();
   const Buffer memory(device.pinned(), static_cast<std::size_t>(std::min(all, kNumbersTogether)) * sizeof(float));
   for (auto begin = slices.begin(); begin != slices.end();) {
     auto end = begin;
     std::int64_t numbers = 0;
     do {
-      numbers += numbers_of(*end++);
-    } while (end != slices.end() && numbers + numbers_of(*end) <= kNumbersTogether);
+      numbers += (end++)->numbers();
+    } while (end != slices.end() && numbers + end->numbers() <= kNumbersTogether);
     const std::vector<TensorSlice> here = in_host_memory({begin, end}, memory);
     read_here(here);
     for (const TensorSlice& slice : here) {
-      for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
-        if (!(slice.*tensor).empty()) {
-          device.copy_to_device(((*begin).*tensor).data(), (slice.*tensor).data(), (slice.*tensor).bytes());
-        }
-      }
-      ++begin;
+      std::vector<Tensor> targets;
+      for_each_tensor(*begin++, [&](const Tensor& tensor) { targets.push_back(tensor); });
+      auto target = targets.begin();
+      for_each_tensor(slice, [&](const Tensor& tensor) {
+        device.copy_to_device((target++)->data(), tensor.data(), tensor.bytes());
+      });
     }
   }
 }

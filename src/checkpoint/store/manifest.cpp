@@ -1,7 +1,10 @@
 #include "checkpoint/store/manifest.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <functional>
+#include <set>
 
 #include "base/text/foreign_json.h"
 #include "checkpoint/store/files.h"
@@ -16,6 +19,9 @@ using nlohmann::json;
 constexpr const char* kFormatName = "megatron_train checkpoint";
 constexpr std::int64_t kElementLimit = std::int64_t{1} << 60;  // for one tensor, so that byte counts cannot overflow
 constexpr int kRankLimit = 10'000'000;
+constexpr std::size_t kMostStates = 8;
+/// States that format 1 knows: both, the first alone, or none, and the same of all tensors.
+constexpr std::array<const char*, 2> kMoments{"m", "v"};
 
 std::string checksum_of(const std::string& version, const json& content) {
   return digest_text(version + "\n" + content.dump());
@@ -56,13 +62,26 @@ std::vector<RankFile> files_in(const json& content, int ranks) {
   return files;
 }
 
+/// States of each tensor that does not list its own.
+std::vector<std::string> states_in(const json& content) {
+  const json& has_optimizer = member_at(content, "has_optimizer");
+  verify(has_optimizer.is_boolean(), ErrorKind::checkpoint, "\"has_optimizer\" is not a truth value");
+  if (!has_optimizer.get<bool>()) return {};
+  if (content.contains("states")) return states_at(content);
+  // Format 1.0 had no other optimizer than one with two moments.
+  const std::int64_t moments = content.contains("moments") ? integer_at(content, "moments", 1, 2) : 2;
+  return {kMoments.begin(), kMoments.begin() + moments};
+}
+
 std::vector<TensorSummary> tensors_in(const json& content) {
+  const std::vector<std::string> states = states_in(content);
   std::vector<TensorSummary> tensors;
   const json& list = member_at(content, "tensors");
   verify(list.is_array(), ErrorKind::checkpoint, "\"tensors\" is not a list");
   for (const json& entry : list) {
     TensorSummary tensor{text_at(entry, "name", kLongestTensorName), shape_at(entry, "shape"), 0};
     tensor.elements = integer_at(entry, "elements", 0, kElementLimit);
+    tensor.states = entry.contains("states") ? states_at(entry) : states;
     tensors.push_back(std::move(tensor));
   }
   return tensors;
@@ -76,24 +95,41 @@ std::int64_t Manifest::file_bytes() const {
   return bytes;
 }
 
+std::vector<std::string> Manifest::states() const {
+  std::set<std::string> names;
+  for (const TensorSummary& tensor : tensors) names.insert(tensor.states.begin(), tensor.states.end());
+  return {names.begin(), names.end()};
+}
+
+TensorSummary summary_of(const TensorSlice& slice) {
+  return {slice.name, slice.global_shape, slice.count, state_names(slice)};
+}
+
 std::string rank_file_name(int rank) {
   return fmt::format("rank_{:05d}.h5", rank);
 }
 
 std::string manifest_text(const Manifest& manifest) {
-  json content = {
-      {"step", manifest.state.step}, {"samples", manifest.state.samples},     {"tokens", manifest.state.tokens},
-      {"ranks", manifest.ranks},     {"has_optimizer", manifest.moments > 0}, {"files", json::array()},
-      {"tensors", json::array()},    {"facts", manifest.state.facts},         {"extra", manifest.state.extra}};
-  if (manifest.moments > 0) content["moments"] = manifest.moments;
+  const std::vector<std::string> states = manifest.states();
+  json content = {{"step", manifest.state.step}, {"samples", manifest.state.samples}, {"tokens", manifest.state.tokens},
+                  {"ranks", manifest.ranks},     {"has_optimizer", !states.empty()},  {"files", json::array()},
+                  {"tensors", json::array()},    {"facts", manifest.state.facts},     {"extra", manifest.state.extra}};
+  const bool moments = states.size() <= kMoments.size() && std::equal(states.begin(), states.end(), kMoments.begin());
+  if (!moments) content["states"] = states;
+  if (moments && !states.empty()) content["moments"] = states.size();
+  bool format_1 = moments;
   for (const RankFile& file : manifest.files) {
     content["files"].push_back(
         {{"rank", file.rank}, {"name", rank_file_name(file.rank)}, {"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}});
   }
   for (const TensorSummary& tensor : manifest.tensors) {
-    content["tensors"].push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"elements", tensor.elements}});
+    json& entry = content["tensors"].emplace_back();
+    entry = {{"name", tensor.name}, {"shape", tensor.shape}, {"elements", tensor.elements}};
+    if (tensor.states == states) continue;
+    entry["states"] = tensor.states;
+    format_1 = false;
   }
-  const std::string version = fmt::format("{}.{}", kFormatMajor, kFormatMinor);
+  const std::string version = format_1 ? "1.1" : "2.0";
   const std::string checksum = checksum_of(version, content);
   const json whole = {
       {"format", kFormatName}, {"format_version", version}, {"checksum", checksum}, {"content", std::move(content)}};
@@ -115,14 +151,22 @@ Manifest parse_manifest(const std::string& text) {
   manifest.state.facts = object_at(content, "facts");
   manifest.state.extra = object_at(content, "extra");
   manifest.ranks = static_cast<int>(integer_at(content, "ranks", 1, kRankLimit));
-  const json& has_optimizer = member_at(content, "has_optimizer");
-  verify(has_optimizer.is_boolean(), ErrorKind::checkpoint, "\"has_optimizer\" is not a truth value");
-  if (has_optimizer.get<bool>()) {  // format 1.0 had no other optimizer than one with two
-    manifest.moments = content.contains("moments") ? static_cast<int>(integer_at(content, "moments", 1, 2)) : 2;
-  }
   manifest.files = files_in(content, manifest.ranks);
   manifest.tensors = tensors_in(content);
   return manifest;
+}
+
+std::vector<std::string> states_at(const json& object) {
+  const json& list = member_at(object, "states");
+  const auto name = [](const json& entry) {
+    return entry.is_string() && is_state_name(entry.get_ref<const std::string&>());
+  };
+  verify(list.is_array() && list.size() <= kMostStates && std::all_of(list.begin(), list.end(), name),
+         ErrorKind::checkpoint, "\"states\" is not a list of at most {} names", kMostStates);
+  auto names = list.get<std::vector<std::string>>();
+  verify(std::adjacent_find(names.begin(), names.end(), std::greater_equal<>()) == names.end(), ErrorKind::checkpoint,
+         "\"states\" is not sorted, each name once");
+  return names;
 }
 
 Shape shape_at(const json& object, const char* key) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <optional>
 
 #include "base/system/durable_file.h"
 #include "checkpoint/store/folder.h"
@@ -49,8 +50,17 @@ void remove_unfinished(const fs::path& place, FolderRemoval removal) {
   for (const std::string& path : found) removal(path);
 }
 
+/// States of a tensor, without memory; none if there is no such tensor, which reading will tell.
+std::vector<NamedState> states_in(const CheckpointReader& source, const std::string& tensor) {
+  std::vector<NamedState> states;
+  const auto stored = source.tensors().find(tensor);
+  if (stored == source.tensors().end()) return states;
+  for (const std::string& name : stored->second.states) states.push_back({name, {}});
+  return states;
+}
+
 /// Each file is hashed and flushed while the next one is being written.
-NewCheckpointReport fill(const NewFolder& folder, const TrainingState& state, int ranks, int moments,
+NewCheckpointReport fill(const NewFolder& folder, const TrainingState& state, int ranks,
                          const std::function<NewRankFile(int rank)>& contents) {
   NewCheckpointReport report;
   ManifestBuilder manifest(state, ranks);
@@ -59,7 +69,7 @@ NewCheckpointReport fill(const NewFolder& folder, const TrainingState& state, in
   const auto finish = [&] {
     if (!finishing.valid()) return;
     const FileDigest digest = finishing.get();
-    manifest.add_file(finishing_rank, digest, moments);
+    manifest.add_file(finishing_rank, digest);
     report.bytes += digest.bytes;
     ++report.files;
   };
@@ -67,10 +77,10 @@ NewCheckpointReport fill(const NewFolder& folder, const TrainingState& state, in
     const NewRankFile file = contents(rank);
     if (file.slices.empty()) continue;
     const std::string path = folder.path() + "/" + rank_file_name(rank);
-    const std::string table = fill_rank_file(path, rank, state.step, file.slices, moments, file.numbers);
-    for (const TensorSlice& slice : file.slices) manifest.add_elements(slice.name, slice.global_shape, slice.count);
+    const std::string table = fill_rank_file(path, rank, state.step, file.slices, file.numbers);
+    for (const TensorSlice& slice : file.slices) manifest.add_elements(summary_of(slice));
     finish();
-    finishing = std::async(finish_rank_file, path, rank, state.step, table, moments);
+    finishing = std::async(finish_rank_file, path, rank, state.step, table);
     finishing_rank = rank;
   }
   finish();
@@ -100,13 +110,13 @@ NewFolder::NewFolder(const std::string& target, FolderRemoval removal)
   folder_.create();
 }
 
-NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks, int moments,
+NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks,
                                          const std::function<NewRankFile(int rank)>& contents,
                                          const std::function<void(const std::string& folder)>& check) {
   check_new_checkpoint(target, state.step);
   const NewFolder folder(target, remove_checkpoint);
   try {
-    const NewCheckpointReport report = fill(folder, state, ranks, moments, contents);
+    const NewCheckpointReport report = fill(folder, state, ranks, contents);
     if (check) check(folder.path());
     folder.commit();
     return report;
@@ -119,25 +129,27 @@ NewCheckpointReport write_new_checkpoint(const std::string& target, const Traini
 NewCheckpointReport rewrite_checkpoint(const CheckpointReader& source, const std::string& target, int ranks,
                                        const SliceLayout& layout,
                                        const std::function<void(const std::string& folder)>& add) {
-  std::int64_t elements = 0;
-  for (const auto& [name, tensor] : source.tensors()) elements += tensor.shape.elements();
+  std::int64_t numbers = 0;
+  for (const TensorSlice& whole : whole_tensors(source)) numbers += whole.numbers();
   check_new_checkpoint(target, source.state().step);
-  check_free_space(place_of(target).parent_path().string(),
-                   room_for_checkpoint(elements * (1 + source.moments()), ranks));
+  check_free_space(place_of(target).parent_path().string(), room_for_checkpoint(numbers, ranks));
   const auto contents = [&](int rank) {
     std::vector<TensorSlice> slices;
     for (TensorSlice& slice : layout(rank)) {
-      if (slice.count > 0) slices.push_back(std::move(slice));
+      if (slice.count == 0) continue;
+      slice.states = states_in(source, slice.name);
+      slices.push_back(std::move(slice));
     }
-    const auto stream = std::make_shared<SliceStream>(source, slices);
-    return NewRankFile{std::move(slices),
-                       [stream](StateKind kind, std::int64_t position) { return stream->read(kind, position); }};
+    const auto stream = std::make_shared<std::optional<SliceStream>>();
+    return NewRankFile{slices, [&source, slices, stream](const std::string& dataset, std::int64_t position) {
+                         if (position == 0) stream->emplace(source, slices, dataset);
+                         return (*stream)->read(position);
+                       }};
   };
-  return write_new_checkpoint(target, source.state(), ranks, source.moments(), contents,
-                              [&](const std::string& folder) {
-                                if (add) add(folder);
-                                source.require_verified();
-                              });
+  return write_new_checkpoint(target, source.state(), ranks, contents, [&](const std::string& folder) {
+    if (add) add(folder);
+    source.require_verified();
+  });
 }
 
 }  // namespace megatron

@@ -45,11 +45,11 @@ class NewFolder {
 /// Writes the folder `target` with what `contents` says of each rank, in their order; all slices together cover every
 /// tensor once. `check`, if given, may look at the folder before it gets its name. Throws Error(filesystem), or what
 /// reading or the check throws; then there is nothing at `target`.
-NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks, int moments,
+NewCheckpointReport write_new_checkpoint(const std::string& target, const TrainingState& state, int ranks,
                                          const std::function<NewRankFile(int rank)>& contents,
                                          const std::function<void(const std::string& folder)>& check = nullptr);
 
-/// The slices, without memory, that a rank of another layout has. Empty: it has nothing.
+/// The slices, whose tensors and states do not count, that a rank of another layout has. Empty: it has nothing.
 using SliceLayout = std::function<std::vector<TensorSlice>(int rank)>;
 
 /// The same checkpoint in another layout: all numbers and the training state as they are. Memory is that of the tables

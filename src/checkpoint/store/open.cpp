@@ -14,25 +14,31 @@
 
 namespace megatron {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SliceTable, text, states)
+
 namespace {
 
 using nlohmann::json;
 
 /// All slices by tensor; every element of every tensor must be stored once, by count.
-std::map<std::string, StoredTensor> index_slices(const std::vector<std::string>& tables, const Manifest& manifest) {
+std::map<std::string, StoredTensor> index_slices(const std::vector<SliceTable>& tables, const Manifest& manifest) {
   std::map<std::string, StoredTensor> tensors;
-  for (const TensorSummary& tensor : manifest.tensors) tensors[tensor.name].shape = tensor.shape;
+  for (const TensorSummary& tensor : manifest.tensors) tensors[tensor.name] = {tensor.shape, {}, tensor.states};
   std::map<std::string, std::int64_t> elements;
   for (std::size_t file = 0; file < tables.size(); ++file) {
     for (TableEntry& entry : parse_slice_table(tables[file], static_cast<int>(file))) {
       const auto tensor = tensors.find(entry.name);
       verify(tensor != tensors.end() && tensor->second.shape == entry.shape, ErrorKind::checkpoint,
              "tensor {} of {} is not in the manifest like that", entry.name, rank_file_name(manifest.files[file].rank));
+      verify(tensor->second.states == entry.states, ErrorKind::checkpoint,
+             "tensor {} of {} has the states [{}]; the manifest says [{}]", entry.name,
+             rank_file_name(manifest.files[file].rank), fmt::join(entry.states, ", "),
+             fmt::join(tensor->second.states, ", "));
       std::int64_t& sum = elements[entry.name];
       verify(entry.slice.count <= entry.shape.elements() - sum, ErrorKind::checkpoint,
              "tensor {}: elements are stored more than once", entry.name);
       sum += entry.slice.count;
-      tensor->second.slices.push_back(entry.slice);
+      tensor->second.slices.push_back(std::move(entry.slice));
     }
   }
   for (const auto& [name, tensor] : tensors) {
@@ -49,13 +55,13 @@ void verify_file(const std::string& path, const RankFile& file) {
          "the contents of {} are not what was saved (hash {} instead of {})", name, digest.xxh3_128, file.xxh3_128);
 }
 
-std::string read_table(const std::string& path, const Manifest& manifest, const RankFile& file) {
-  return read_slice_table(path + "/" + rank_file_name(file.rank), file.rank, manifest.state.step, manifest.moments);
+SliceTable read_table(const std::string& path, const Manifest& manifest, const RankFile& file) {
+  return read_slice_table(path + "/" + rank_file_name(file.rank), file.rank, manifest.state.step);
 }
 
 /// Verifies every size()-th rank file against the manifest, from this rank's on, and returns their tables of slices.
-std::vector<std::string> verify_share(Communicator& world, const std::string& path, const Manifest& manifest) {
-  std::vector<std::string> tables;
+std::vector<SliceTable> verify_share(Communicator& world, const std::string& path, const Manifest& manifest) {
+  std::vector<SliceTable> tables;
   const auto ranks = static_cast<std::size_t>(world.size());
   for (auto i = static_cast<std::size_t>(world.rank()); i < manifest.files.size(); i += ranks) {
     verify_file(path, manifest.files[i]);
@@ -65,9 +71,9 @@ std::vector<std::string> verify_share(Communicator& world, const std::string& pa
 }
 
 /// The tables of all files, in the files' order, on all ranks.
-std::vector<std::string> share_tables(Communicator& world, const std::vector<std::string>& mine, std::size_t files) {
-  std::vector<std::vector<std::string>> by_rank = gather_on_all(world, mine);
-  std::vector<std::string> all;
+std::vector<SliceTable> share_tables(Communicator& world, const std::vector<SliceTable>& mine, std::size_t files) {
+  std::vector<std::vector<SliceTable>> by_rank = gather_on_all(world, mine);
+  std::vector<SliceTable> all;
   for (std::size_t i = 0; i < files; ++i) all.push_back(std::move(by_rank[i % by_rank.size()][i / by_rank.size()]));
   return all;
 }
@@ -116,7 +122,7 @@ class CheckpointOpener {
     agree(world, [&] {
       if (world.rank() == 0) check_complete(path, manifest);
     });
-    std::vector<std::string> tables;
+    std::vector<SliceTable> tables;
     agree(world, [&] { tables = verify_share(world, path, manifest); });
     return make(path, manifest, share_tables(world, tables, manifest.files.size()));
   }
@@ -126,7 +132,7 @@ class CheckpointOpener {
     const std::shared_future<void> verified = verify_beside(path, manifest, threads);
     try {
       return of_checkpoint(path, [&] {
-        std::vector<std::string> tables;
+        std::vector<SliceTable> tables;
         for (const RankFile& file : manifest.files) tables.push_back(read_table(path, manifest, file));
         CheckpointReader reader = make(path, manifest, tables);
         reader.verified_ = verified;
@@ -141,11 +147,10 @@ class CheckpointOpener {
 
  private:
   static CheckpointReader make(const std::string& path, const Manifest& manifest,
-                               const std::vector<std::string>& tables) {
+                               const std::vector<SliceTable>& tables) {
     CheckpointReader reader;
     reader.path_ = path;
     reader.state_ = manifest.state;
-    reader.moments_ = manifest.moments;
     for (const RankFile& file : manifest.files) reader.files_.push_back(path + "/" + rank_file_name(file.rank));
     reader.tensors_ = index_slices(tables, manifest);
     return reader;
@@ -261,7 +266,8 @@ std::vector<TensorSlice> whole_tensors(const CheckpointReader& checkpoint) {
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     Box box{tensor.shape, tensor.shape};
     for (int i = 0; i < tensor.shape.rank(); ++i) box.offset[i] = 0;
-    slices.push_back({name, tensor.shape, box, 0, tensor.shape.elements(), {}, {}, {}});
+    TensorSlice& slice = slices.emplace_back(TensorSlice{name, tensor.shape, box, 0, tensor.shape.elements()});
+    for (const std::string& state : tensor.states) slice.states.push_back({state, {}});
   }
   return slices;
 }

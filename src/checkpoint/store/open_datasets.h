@@ -15,8 +15,8 @@ namespace megatron {
 class OpenDatasets {
  public:
   /// A dataset of a rank file; opened when it is asked for first. Valid until the next call.
-  const Hdf5Array& at(const std::string& path, StateKind kind) {
-    const auto key = std::pair(path, kind);
+  const Hdf5Array& at(const std::string& path, const std::string& dataset) {
+    const auto key = std::pair(path, dataset);
     auto found = open_.find(key);
     if (found == open_.end()) {
       if (open_.size() == kMost) {
@@ -24,7 +24,7 @@ class OpenDatasets {
           return a.second.last_use < b.second.last_use;
         }));
       }
-      found = open_.emplace(key, Open{Hdf5Reader(path, ErrorKind::checkpoint).open_dataset(dataset_of(kind))}).first;
+      found = open_.emplace(key, Open{Hdf5Reader(path, ErrorKind::checkpoint).open_dataset(dataset)}).first;
     }
     found->second.last_use = ++uses_;
     return found->second.dataset;
@@ -37,7 +37,7 @@ class OpenDatasets {
     Hdf5Array dataset;
     std::uint64_t last_use = 0;
   };
-  std::map<std::pair<std::string, StateKind>, Open> open_;
+  std::map<std::pair<std::string, std::string>, Open> open_;
   std::uint64_t uses_ = 0;
 };
 

@@ -74,12 +74,20 @@ void append_overlap(const TensorSlice& wanted, std::size_t index, const StoredSl
   }
 }
 
-std::vector<CopySegment> plan_slice(const TensorSlice& wanted, std::size_t index, const StoredTensor& tensor) {
+std::vector<CopySegment> plan_slice(const TensorSlice& wanted, std::size_t index, const StoredTensor& tensor,
+                                    const std::string& dataset) {
   verify(wanted.global_shape == tensor.shape, ErrorKind::checkpoint,
          "tensor {} has the shape {} in the checkpoint and {} in this segment", wanted.name, tensor.shape.to_string(),
          wanted.global_shape.to_string());
+  const auto state = std::find(tensor.states.begin(), tensor.states.end(), dataset);
   std::vector<CopySegment> segments;
-  for (const StoredSlice& stored : tensor.slices) append_overlap(wanted, index, stored, segments);
+  for (const StoredSlice& stored : tensor.slices) {
+    const std::size_t begin = segments.size();
+    append_overlap(wanted, index, stored, segments);
+    if (state == tensor.states.end()) continue;
+    const std::int64_t position = stored.state_positions[static_cast<std::size_t>(state - tensor.states.begin())];
+    for (std::size_t i = begin; i < segments.size(); ++i) segments[i].from += position - stored.position;
+  }
   std::sort(segments.begin(), segments.end(), [](const CopySegment& a, const CopySegment& b) { return a.to < b.to; });
   std::int64_t filled = 0;
   for (const CopySegment& segment : segments) {

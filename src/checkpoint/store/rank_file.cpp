@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/system/durable_file.h"
 #include "base/text/foreign_json.h"
@@ -19,15 +20,14 @@ constexpr std::uint64_t kTableLimit = std::uint64_t{256} << 20;  // bytes
 
 std::string table_text(const std::vector<TensorSlice>& owned) {
   nlohmann::json table = nlohmann::json::array();
+  const std::vector<std::string> all = state_names(owned);
   std::int64_t position = 0;
   for (const TensorSlice& slice : owned) {
-    table.push_back({{"name", slice.name},
-                     {"shape", slice.global_shape},
-                     {"offset", slice.box.offset},
-                     {"extent", slice.box.extent},
-                     {"first", slice.first},
-                     {"count", slice.count},
-                     {"position", position}});
+    nlohmann::json& entry = table.emplace_back();
+    entry = {{"name", slice.name},         {"shape", slice.global_shape}, {"offset", slice.box.offset},
+             {"extent", slice.box.extent}, {"first", slice.first},        {"count", slice.count},
+             {"position", position}};
+    if (const std::vector<std::string> states = state_names(slice); states != all) entry["states"] = states;
     position += slice.count;
   }
   return table.dump();
@@ -37,15 +37,15 @@ std::string table_text(const std::vector<TensorSlice>& owned) {
 /// pinned memory.
 class DeviceNumbers {
  public:
-  DeviceNumbers(const std::vector<TensorSlice>& slices, Device& device) : slices_(slices), device_(device) {
+  DeviceNumbers(const std::vector<TensorSlice>& slices, Device& device) : all_(slices), device_(device) {
     if (!device.is_host_memory()) block_ = Buffer(device.pinned(), kHdf5BlockBytes);
   }
 
-  std::span<const float> read(StateKind kind, std::int64_t position) {
-    if (position == 0) slice_ = 0, begin_ = 0;
+  std::span<const float> read(const std::string& dataset, std::int64_t position) {
+    if (position == 0) slices_ = slices_in(dataset, all_), slice_ = 0, begin_ = 0;
     while (position - begin_ >= slices_[slice_].count) begin_ += slices_[slice_++].count;
     const std::int64_t first = position - begin_, count = std::min(kElements, slices_[slice_].count - first);
-    const ConstTensor part = tensor_of(slices_[slice_], kind).slice(0, first, count);
+    const ConstTensor part = slices_[slice_].value.slice(0, first, count);
     if (device_.is_host_memory()) return {part.as<float>(), static_cast<std::size_t>(count)};
     device_.copy_to_host(block_.data(), part.data(), part.bytes());
     return {reinterpret_cast<const float*>(block_.data()), static_cast<std::size_t>(count)};
@@ -53,11 +53,9 @@ class DeviceNumbers {
 
  private:
   static constexpr std::int64_t kElements = static_cast<std::int64_t>(kHdf5BlockBytes / sizeof(float));
-  static const Tensor& tensor_of(const TensorSlice& slice, StateKind kind) {
-    return kind == StateKind::value ? slice.value : kind == StateKind::m ? slice.m : slice.v;
-  }
 
-  const std::vector<TensorSlice>& slices_;
+  const std::vector<TensorSlice>& all_;
+  std::vector<TensorSlice> slices_;  // slices of the dataset that is being read
   Device& device_;
   Buffer block_;
   std::size_t slice_ = 0;
@@ -77,14 +75,13 @@ void check_finite(std::span<const float> block, std::int64_t position, const std
        slice->name);
 }
 
-void write_datasets(Hdf5File& file, const std::vector<TensorSlice>& slices, int moments, const NumberSource& numbers) {
-  std::int64_t elements = 0;
-  for (const TensorSlice& slice : slices) elements += slice.count;
+void write_datasets(Hdf5File& file, const std::vector<TensorSlice>& slices, const NumberSource& numbers) {
   EarlyFlush flush(file.path());
-  for (const StateKind kind : stored_with(moments)) {
-    Hdf5Dataset dataset = file.create_dataset(dataset_of(kind), Hdf5Type::f32, static_cast<std::uint64_t>(elements));
+  for (const std::string& name : datasets_with(state_names(slices))) {
+    const std::int64_t elements = elements_of(slices_in(name, slices));
+    Hdf5Dataset dataset = file.create_dataset(name, Hdf5Type::f32, static_cast<std::uint64_t>(elements));
     for (std::int64_t position = 0; position < elements;) {
-      const std::span<const float> block = numbers(kind, position);
+      const std::span<const float> block = numbers(name, position);
       dataset.write(static_cast<std::uint64_t>(position), block.data(), block.size());
       position += static_cast<std::int64_t>(block.size());
       flush.written(block.size_bytes());
@@ -94,7 +91,7 @@ void write_datasets(Hdf5File& file, const std::vector<TensorSlice>& slices, int 
 }
 
 std::string read_table_text(const Hdf5Reader& file) {
-  const Hdf5Array dataset = file.open_dataset("pieces");
+  const Hdf5Array dataset = file.open_dataset(kSliceTable);
   verify(dataset.type() == Hdf5Type::u8 && dataset.contiguous() && dataset.elements() <= kTableLimit,
          ErrorKind::checkpoint, "{}: /pieces is not a table of slices", file.path());
   std::string text(dataset.elements(), '\0');
@@ -102,8 +99,13 @@ std::string read_table_text(const Hdf5Reader& file) {
   return text;
 }
 
-TableEntry parse_entry(const nlohmann::json& object, int file, std::int64_t position) {
-  TableEntry entry{text_at(object, "name", kLongestTensorName), shape_at(object, "shape"), {}};
+/// `states`: the file's.
+TableEntry parse_entry(const nlohmann::json& object, int file, std::int64_t position,
+                       const std::vector<std::string>& states) {
+  TableEntry entry{text_at(object, "name", kLongestTensorName), shape_at(object, "shape"), states, {}};
+  if (object.contains("states")) entry.states = states_at(object);
+  verify(std::includes(states.begin(), states.end(), entry.states.begin(), entry.states.end()), ErrorKind::checkpoint,
+         "slice of {}: a state of it has no dataset", entry.name);
   StoredSlice& slice = entry.slice;
   slice.box = {shape_at(object, "offset"), shape_at(object, "extent")};
   slice.file = file;
@@ -125,105 +127,109 @@ TableEntry parse_entry(const nlohmann::json& object, int file, std::int64_t posi
 
 }  // namespace
 
-const char* dataset_of(StateKind kind) {
-  return kind == StateKind::value ? "value" : kind == StateKind::m ? "m" : "v";
-}
-
-std::int64_t rank_file_bytes(const std::vector<TensorSlice>& slices, int moments) {
+std::int64_t rank_file_bytes(const std::vector<TensorSlice>& slices) {
   constexpr std::int64_t kHeaders = 4096;  // HDF5's own
   if (slices.empty()) return 0;
-  std::int64_t elements = 0;
-  for (const TensorSlice& slice : slices) elements += slice.count;
-  return elements * static_cast<std::int64_t>(sizeof(float)) * (1 + moments) +
-         static_cast<std::int64_t>(table_text(slices).size()) + kHeaders;
+  std::int64_t numbers = 0;
+  for (const TensorSlice& slice : slices) numbers += slice.numbers();
+  return numbers * static_cast<std::int64_t>(sizeof(float)) + static_cast<std::int64_t>(table_text(slices).size()) +
+         kHeaders;
 }
 
 std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& slices,
-                           int moments, const NumberSource& numbers) {
+                           const NumberSource& numbers) {
   internal_check(!slices.empty(), "a rank that owns nothing writes no file");
   std::string table = table_text(slices);
   Hdf5File file = Hdf5File::create(path);
   file.write_attribute("rank", static_cast<std::uint64_t>(rank));
   file.write_attribute("step", static_cast<std::uint64_t>(step));
-  Hdf5Dataset slices_dataset = file.create_dataset("pieces", Hdf5Type::u8, table.size());
+  Hdf5Dataset slices_dataset = file.create_dataset(kSliceTable, Hdf5Type::u8, table.size());
   slices_dataset.write(0, table.data(), table.size());
   slices_dataset.close();
-  write_datasets(file, slices, moments, numbers);
+  write_datasets(file, slices, numbers);
   file.close();
   return table;
 }
 
-FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step, const std::string& table,
-                            int moments) {
+FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step, const std::string& table) {
   const FileDigest digest = digest_file(path);  // while the bytes are hot
   sync_path(path);
-  const std::string stored = read_slice_table(path, rank, step, moments);
-  verify(stored == table, ErrorKind::filesystem, "{}: what was read back is not what was written; check the disk",
+  const SliceTable stored = read_slice_table(path, rank, step);
+  verify(stored.text == table, ErrorKind::filesystem, "{}: what was read back is not what was written; check the disk",
          path);
   return digest;
 }
 
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& slices,
-                           int moments, const NumberSource& numbers) {
-  const NumberSource finite = [&](StateKind kind, std::int64_t position) {
-    const std::span<const float> block = numbers(kind, position);
-    if (kind == StateKind::value) check_finite(block, position, slices);
+                           const NumberSource& numbers) {
+  const NumberSource finite = [&](const std::string& dataset, std::int64_t position) {
+    const std::span<const float> block = numbers(dataset, position);
+    if (dataset == kValues) check_finite(block, position, slices);
     return block;
   };
-  const std::string table = fill_rank_file(path, rank, step, slices, moments, finite);
-  return finish_rank_file(path, rank, step, table, moments);
+  const std::string table = fill_rank_file(path, rank, step, slices, finite);
+  return finish_rank_file(path, rank, step, table);
 }
 
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& owned,
                            Device& device) {
   internal_check(!owned.empty(), "a rank that owns nothing writes no file");
   DeviceNumbers numbers(owned, device);
-  return write_rank_file(path, rank, step, owned, owned.front().moments(),
-                         [&](StateKind kind, std::int64_t position) { return numbers.read(kind, position); });
+  return write_rank_file(path, rank, step, owned, [&](const std::string& dataset, std::int64_t position) {
+    return numbers.read(dataset, position);
+  });
 }
 
 void require_finite(Communicator& world, const std::vector<TensorSlice>& owned, Device& device) {
   agree(world, [&] {
-    std::int64_t elements = 0;
-    for (const TensorSlice& slice : owned) elements += slice.count;
+    const std::int64_t elements = elements_of(owned);
     DeviceNumbers numbers(owned, device);
     for (std::int64_t position = 0; position < elements;) {
-      const std::span<const float> block = numbers.read(StateKind::value, position);
+      const std::span<const float> block = numbers.read(kValues, position);
       check_finite(block, position, owned);
       position += static_cast<std::int64_t>(block.size());
     }
   });
 }
 
-std::string read_slice_table(const std::string& path, int rank, std::int64_t step, int moments) {
+SliceTable read_slice_table(const std::string& path, int rank, std::int64_t step) {
   const Hdf5Reader file(path, ErrorKind::checkpoint);
   verify(file.read_u64("rank") == static_cast<std::uint64_t>(rank) &&
              file.read_u64("step") == static_cast<std::uint64_t>(step),
          ErrorKind::checkpoint, "{}: it belongs to another rank or step", path);
-  std::string text = read_table_text(file);
-  std::int64_t elements = 0;
-  for (const TableEntry& entry : parse_slice_table(text, 0)) elements += entry.slice.count;
-  for (const StateKind kind : stored_with(moments)) {
-    const Hdf5Array dataset = file.open_dataset(dataset_of(kind));
-    const bool fits = dataset.type() == Hdf5Type::f32 && dataset.elements() == static_cast<std::uint64_t>(elements);
-    verify(dataset.contiguous(), ErrorKind::checkpoint, "{}: /{} is cut into chunks, which no checkpoint is", path,
-           dataset_of(kind));
-    verify(fits, ErrorKind::checkpoint, "{}: /{} has {} elements of {}; the table of slices wants {} of f32", path,
-           dataset_of(kind), dataset.elements(), name_of(dataset.type()), elements);
+  SliceTable table{read_table_text(file), file.datasets()};
+  std::erase_if(table.states, [](const std::string& name) { return name == kValues || name == kSliceTable; });
+  std::map<std::string, std::int64_t> elements;
+  for (const TableEntry& entry : parse_slice_table(table, 0)) {
+    for (const std::string& name : datasets_with(entry.states)) elements[name] += entry.slice.count;
   }
-  return text;
+  for (const std::string& name : datasets_with(table.states)) {
+    const Hdf5Array dataset = file.open_dataset(name);
+    const std::int64_t expected = elements[name];
+    const bool fits = dataset.type() == Hdf5Type::f32 && dataset.elements() == static_cast<std::uint64_t>(expected);
+    verify(dataset.contiguous(), ErrorKind::checkpoint, "{}: /{} is cut into chunks, which no checkpoint is", path,
+           name);
+    verify(fits, ErrorKind::checkpoint, "{}: /{} has {} elements of {}; the table of slices wants {} of f32", path,
+           name, dataset.elements(), name_of(dataset.type()), expected);
+  }
+  return table;
 }
 
-std::vector<TableEntry> parse_slice_table(const std::string& text, int file) {
-  const nlohmann::json table = parse_json(text, "the table of slices");
-  verify(table.is_array(), ErrorKind::checkpoint, "the table of slices is not a list");
+std::vector<TableEntry> parse_slice_table(const SliceTable& table, int file) {
+  const nlohmann::json list = parse_json(table.text, "the table of slices");
+  verify(list.is_array(), ErrorKind::checkpoint, "the table of slices is not a list");
   std::vector<TableEntry> entries;
   std::int64_t position = 0;
-  for (const nlohmann::json& object : table) {
-    entries.push_back(parse_entry(object, file, position));
-    const std::int64_t count = entries.back().slice.count;
+  std::map<std::string, std::int64_t> in_states;
+  for (const nlohmann::json& object : list) {
+    TableEntry& entry = entries.emplace_back(parse_entry(object, file, position, table.states));
+    const std::int64_t count = entry.slice.count;
     verify(count <= (std::int64_t{1} << 60) - position, ErrorKind::checkpoint, "the table of slices is too long");
     position += count;
+    for (const std::string& state : entry.states) {
+      entry.slice.state_positions.push_back(in_states[state]);
+      in_states[state] += count;
+    }
   }
   return entries;
 }

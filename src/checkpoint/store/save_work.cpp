@@ -8,17 +8,16 @@
 namespace megatron {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileDigest, bytes, xxh3_128)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorSummary, name, shape, elements)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorSummary, name, shape, elements, states)
 
 namespace {
 
 /// Description of a rank's file for rank 0; no parts, no file.
 struct WrittenFile {
   FileDigest digest;
-  int moments = 0;
   std::vector<TensorSummary> parts;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WrittenFile, digest, moments, parts)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WrittenFile, digest, parts)
 
 }  // namespace
 
@@ -38,15 +37,11 @@ SaveWork::SaveWork(Communicator& world, const std::string& run_directory, Traini
 void SaveWork::prepare() {
   agree(world_, [&] {
     check_slices(owned_);
-    for (const TensorSlice& slice : owned_) {
-      internal_check(slice.moments() == owned_.front().moments(), "optimizer state for some of the slices only",
-                     slice.moments(), owned_.front().moments());
-    }
     internal_check(state_.step >= 0 && state_.step <= kStepLimit, "a step out of range", state_.step);
     internal_check(state_.facts.is_object() && state_.extra.is_object(), "training state that is no JSON object");
   });
   double mine = 0;
-  for (const TensorSlice& slice : owned_) mine += static_cast<double>(slice.count) * (1 + slice.moments());
+  for (const TensorSlice& slice : owned_) mine += static_cast<double>(slice.numbers());
   const auto numbers = static_cast<std::int64_t>(world_.all_reduce_value(mine));
   agree(
       world_,
@@ -71,22 +66,22 @@ void SaveWork::write_rank_file_here(Device& device) {
 
 void SaveWork::write_rank_file_here(const NumberSource& numbers) {
   if (owned_.empty()) return;
-  digest_ = write_rank_file(rank_file_path(), world_.rank(), state_.step, owned_, owned_.front().moments(), numbers);
+  digest_ = write_rank_file(rank_file_path(), world_.rank(), state_.step, owned_, numbers);
 }
 
 /// Also refuses to commit what could not be loaded: every element must have had its one owner.
 void SaveWork::gather_manifest() {
-  WrittenFile mine{digest_, owned_.empty() ? 0 : owned_.front().moments(), {}};
-  for (const TensorSlice& slice : owned_) mine.parts.push_back({slice.name, slice.global_shape, slice.count});
+  WrittenFile mine{digest_, {}};
+  for (const TensorSlice& slice : owned_) mine.parts.push_back(summary_of(slice));
   const std::vector<WrittenFile> files = gather(world_, mine);
   agree(world_, [&] {
     if (!root()) return;
     ManifestBuilder builder(state_, world_.size());
     for (std::size_t rank = 0; rank < files.size(); ++rank) {
-      const auto& [digest, moments, parts] = files[rank];
+      const auto& [digest, parts] = files[rank];
       if (parts.empty()) continue;
-      builder.add_file(static_cast<int>(rank), digest, moments);
-      for (const TensorSummary& part : parts) builder.add_elements(part.name, part.shape, part.elements);
+      builder.add_file(static_cast<int>(rank), digest);
+      for (const TensorSummary& part : parts) builder.add_elements(part);
     }
     manifest_ = builder.finish();
   });

@@ -10,8 +10,9 @@ constexpr std::int64_t kBufferElements = std::int64_t{128} << 10;  // 512 KiB, w
 
 }  // namespace
 
-SliceStream::SliceStream(const CheckpointReader& reader, std::vector<TensorSlice> slices)
-    : reader_(reader), slices_(std::move(slices)), begins_{0} {
+SliceStream::SliceStream(const CheckpointReader& reader, const std::vector<TensorSlice>& slices,
+                         const std::string& dataset)
+    : reader_(reader), dataset_(dataset), slices_(slices_in(dataset, slices)), begins_{0} {
   for (const TensorSlice& slice : slices_) begins_.push_back(begins_.back() + slice.count);
 }
 
@@ -20,7 +21,7 @@ std::size_t SliceStream::slice_at(std::int64_t position) const {
   return static_cast<std::size_t>(next - begins_.begin()) - 1;
 }
 
-std::span<const float> SliceStream::read(StateKind kind, std::int64_t position) {
+std::span<const float> SliceStream::read(std::int64_t position) {
   const std::int64_t end = std::min(position + kBufferElements, elements());
   buffer_.resize(static_cast<std::size_t>(std::min(kBufferElements, elements())));
   std::vector<TensorSlice> parts;
@@ -31,9 +32,8 @@ std::span<const float> SliceStream::read(StateKind kind, std::int64_t position) 
     part.first += first - begins_[slice];
     part.count = stop - first;
     part.value = Tensor(buffer_.data() + (first - position), {part.count}, DType::f32);
-    part.m = part.v = {};
   }
-  reader_.read_numbers(kind, parts, open_);
+  reader_.read_numbers(dataset_, parts, open_);
   return std::span(buffer_).first(static_cast<std::size_t>(end - position));
 }
 

@@ -3,17 +3,21 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/open_datasets.h"
+#include "checkpoint/store/tensor_slices.h"
 
 namespace megatron {
 
 class SliceStream {
  public:
-  /// Streams these slices, whose tensors do not count. The reader must outlive the stream.
-  SliceStream(const CheckpointReader& reader, std::vector<TensorSlice> slices);
+  /// Streams these slices of one dataset, without those that it does not have; their tensors do not count. The reader
+  /// must outlive the stream.
+  SliceStream(const CheckpointReader& reader, const std::vector<TensorSlice>& slices,
+              const std::string& dataset = kValues);
 
   std::int64_t elements() const { return begins_.back(); }  ///< in all slices together
   const std::vector<TensorSlice>& slices() const { return slices_; }
@@ -21,12 +25,13 @@ class SliceStream {
   std::size_t slice_at(std::int64_t position) const;
   std::int64_t begin_of(std::size_t slice) const { return begins_[slice]; }
 
-  /// The numbers of one kind from element `position` on: at least one. They stay until the next
-  /// call. Throws as CheckpointReader::read.
-  std::span<const float> read(StateKind kind, std::int64_t position);
+  /// The numbers from element `position` on: at least one. They stay until the next call. Throws as
+  /// CheckpointReader::read.
+  std::span<const float> read(std::int64_t position);
 
  private:
   const CheckpointReader& reader_;
+  std::string dataset_;
   std::vector<TensorSlice> slices_;
   std::vector<std::int64_t> begins_;  // one for each slice, and the end
   std::vector<float> buffer_;

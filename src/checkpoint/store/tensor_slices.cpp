@@ -1,5 +1,8 @@
 #include "checkpoint/store/tensor_slices.h"
 
+#include <algorithm>
+#include <set>
+
 namespace megatron {
 
 namespace {
@@ -19,12 +22,62 @@ bool sound(const TensorSlice& slice) {
   }
   if (slice.first < 0 || slice.count < 0 || slice.first + slice.count > box.extent.elements()) return false;
   if (slice.count == 0) return true;
-  if (!slice.value || !sound(slice.value, slice.count)) return false;
-  if (slice.m.empty() && !slice.v.empty()) return false;
-  return (slice.m.empty() || sound(slice.m, slice.count)) && (slice.v.empty() || sound(slice.v, slice.count));
+  const std::vector<std::string> names = state_names(slice);
+  if (std::adjacent_find(names.begin(), names.end()) != names.end()) return false;
+  if (!std::all_of(names.begin(), names.end(), is_state_name)) return false;
+  bool tensors = true;
+  for_each_tensor(slice, [&](const Tensor& tensor) { tensors = tensors && tensor && sound(tensor, slice.count); });
+  return tensors;
 }
 
 }  // namespace
+
+bool is_state_name(std::string_view name) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  return !name.empty() && name.size() <= 64 && name != kValues && name != kSliceTable &&
+         std::all_of(name.begin(), name.end(), letter);
+}
+
+std::vector<std::string> state_names(const TensorSlice& slice) {
+  std::vector<std::string> names;
+  for (const NamedState& state : slice.states) names.push_back(state.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> state_names(const std::vector<TensorSlice>& slices) {
+  std::set<std::string> names;
+  for (const TensorSlice& slice : slices) {
+    for (const NamedState& state : slice.states) names.insert(state.name);
+  }
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> datasets_with(const std::vector<std::string>& states) {
+  std::vector<std::string> datasets{kValues};
+  datasets.insert(datasets.end(), states.begin(), states.end());
+  return datasets;
+}
+
+std::vector<TensorSlice> slices_in(const std::string& dataset, const std::vector<TensorSlice>& slices) {
+  std::vector<TensorSlice> result;
+  const auto add = [&](const TensorSlice& slice, const Tensor& numbers) {
+    result.push_back({slice.name, slice.global_shape, slice.box, slice.first, slice.count, numbers});
+  };
+  for (const TensorSlice& slice : slices) {
+    if (dataset == kValues) add(slice, slice.value);
+    for (const NamedState& state : slice.states) {
+      if (state.name == dataset) add(slice, state.numbers);
+    }
+  }
+  return result;
+}
+
+std::int64_t elements_of(const std::vector<TensorSlice>& slices) {
+  std::int64_t elements = 0;
+  for (const TensorSlice& slice : slices) elements += slice.count;
+  return elements;
+}
 
 void check_slices(const std::vector<TensorSlice>& slices) {
   for (const TensorSlice& slice : slices) {

@@ -1,4 +1,4 @@
-// Rules about the update: learning rate, weight decay, loss scale, loss, optimizer.
+// Rules about the update: learning rate, weight decay, loss scale, loss.
 #include <algorithm>
 #include <utility>
 
@@ -92,27 +92,6 @@ void check_loss(const Config& c, Violations& violations) {
   }
 }
 
-// Optimizers do not share these: one that is set and not read would have no effect.
-void check_optimizer(const Config& c, Violations& violations) {
-  const OptimizerConfig& o = c.optimizer;
-  const OptimizerConfig unset;
-  if (o.name != "sgd" && o.momentum != unset.momentum) {
-    violations.add({"optimizer.momentum", "optimizer.name"},
-                   "optimizer.momentum = {} belongs to optimizer.name = \"sgd\"; for \"{}\" it is the first of "
-                   "optimizer.betas",
-                   o.momentum, o.name);
-  }
-  if (o.name != "sgd") return;
-  if (o.beta1 != unset.beta1 || o.beta2 != unset.beta2) {
-    violations.add({"optimizer.betas", "optimizer.name"},
-                   "optimizer.betas belongs to optimizer.name = \"adamw\"; for \"sgd\" there is optimizer.momentum");
-  }
-  if (o.epsilon != unset.epsilon) {
-    violations.add({"optimizer.epsilon", "optimizer.name"},
-                   "optimizer.epsilon = {} belongs to optimizer.name = \"adamw\", not \"sgd\"", o.epsilon);
-  }
-}
-
 }  // namespace
 
 void check_update(const Config& config, Violations& violations) {
@@ -120,7 +99,6 @@ void check_update(const Config& config, Violations& violations) {
   check_weight_decay(config, violations);
   check_precision(config, violations);
   check_loss(config, violations);
-  check_optimizer(config, violations);
 }
 
 }  // namespace megatron

@@ -20,6 +20,7 @@
 #include "base/core/normalizations.h"
 #include "config/schema/choices.h"
 #include "config/schema/schedules.h"
+#include "config/schema/update_rules.h"
 
 namespace megatron {
 
@@ -237,10 +238,10 @@ struct RecomputeConfig {
 struct OptimizerConfig {
   std::string name = "adamw";
   double beta1 = 0.9, beta2 = 0.999;  // betas = [beta1, beta2]
-  double momentum = 0.9;              // for sgd
+  double momentum = 0.9;
   double epsilon = 1e-8, weight_decay = 0.01;
   std::string weight_decay_schedule = "constant";
-  std::optional<double> weight_decay_end;  // for a schedule that is not constant
+  std::optional<double> weight_decay_end = {};  // for a schedule that is not constant
   double clip_grad_norm = 1.0;
   bool distributed = false;
 

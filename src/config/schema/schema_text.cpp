@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "config/schema/schema.h"
 
@@ -98,25 +99,28 @@ std::string range_text(const Constraint& constraint) {
                      short_number(constraint.maximum));
 }
 
+namespace {
+
+/// The fields that a key stands for, where it lies in a part of Config that has other keys too.
+template <class Value>
+auto fields_of(Value& value) {
+  return std::tie(value);
+}
+auto fields_of(TrainConfig& train) {
+  return std::tie(train.evaluate_every, train.evaluate_every_epoch);
+}
+auto fields_of(OptimizerConfig& optimizer) {
+  return std::tie(optimizer.beta1, optimizer.beta2);
+}
+auto fields_of(CheckpointConfig& checkpoint) {
+  return std::tie(checkpoint.every_steps, checkpoint.never);
+}
+
+}  // namespace
+
 void copy_value(const Key& key, const Config& from, Config& to) {
   Config source = from;
-  std::visit(
-      [&](auto access) {
-        using Part = std::remove_reference_t<decltype(access(to))>;
-        if constexpr (std::is_same_v<Part, TrainConfig>) {
-          to.train.evaluate_every = source.train.evaluate_every;
-          to.train.evaluate_every_epoch = source.train.evaluate_every_epoch;
-        } else if constexpr (std::is_same_v<Part, OptimizerConfig>) {
-          to.optimizer.beta1 = source.optimizer.beta1;
-          to.optimizer.beta2 = source.optimizer.beta2;
-        } else if constexpr (std::is_same_v<Part, CheckpointConfig>) {
-          to.checkpoint.every_steps = source.checkpoint.every_steps;
-          to.checkpoint.never = source.checkpoint.never;
-        } else {
-          access(to) = access(source);
-        }
-      },
-      key.access);
+  std::visit([&](auto access) { fields_of(access(to)) = fields_of(access(source)); }, key.access);
 }
 
 std::string needs_text(const Constraint& constraint) {
@@ -138,7 +142,7 @@ std::string one_of_text(const std::vector<std::string>& values) {
 }
 
 bool differs(const Key& key, Config& a, Config& b) {
-  return std::visit([&](auto access) { return access(a) != access(b); }, key.access);
+  return std::visit([&](auto access) { return fields_of(access(a)) != fields_of(access(b)); }, key.access);
 }
 
 }  // namespace megatron

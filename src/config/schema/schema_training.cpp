@@ -1,5 +1,6 @@
 // Keys of what is trained how: length and batches, loss, precision, memory, optimizer, learning rate.
 #include "config/schema/schema_keys.h"
+#include "config/schema/update_rules.h"
 
 namespace megatron {
 
@@ -71,6 +72,9 @@ std::vector<Key> train_keys() {
 }
 
 std::vector<Key> recipe_keys() {
+  const auto of_rules = [](const Constraint& constraint, std::string_view key) {
+    return constraint.with("optimizer.name", update_rules_with(key));
+  };
   const std::string one_warmup =
       "at most one way to say the warm-up; shorter than the decay (in a run that is too short: shortened to a tenth)";
   const std::string one_wsd = "one of the three; with the warm-up no longer than the decay length";
@@ -115,12 +119,12 @@ std::vector<Key> recipe_keys() {
        "How many layers of each model chunk (of a stage or virtual stage) are recomputed, from the first on. The "
        "others keep their activations. If it is more than a chunk has, the whole chunk is recomputed.",
        ""},
-      {MEGATRON_KEY(optimizer, name), one_of({"adamw", "sgd"}), "", "", "The optimizer.", ""},
-      {MEGATRON_KEY_IN(optimizer, betas, optimizer), in_fp32(below_one()), "", "",
+      {MEGATRON_KEY(optimizer, name), one_of(names_of(kUpdateRules)), "", "", "The optimizer.", ""},
+      {MEGATRON_KEY_IN(optimizer, betas, optimizer), of_rules(in_fp32(below_one()), "betas"), "", "",
        "Decay rates of AdamW's two moments.", ""},
-      {MEGATRON_KEY(optimizer, momentum), noted(in_fp32(below_one()), "with name \"sgd\""), "", "",
+      {MEGATRON_KEY(optimizer, momentum), of_rules(in_fp32(below_one()), "momentum"), "", "",
        "Momentum of SGD. 0: none.", ""},
-      {MEGATRON_KEY(optimizer, epsilon), in_fp32(above(0)), "", "",
+      {MEGATRON_KEY(optimizer, epsilon), of_rules(in_fp32(above(0)), "epsilon"), "", "",
        "Added to the square root of AdamW's second moment.", ""},
       {MEGATRON_KEY(optimizer, weight_decay), in_fp32(at_least(0)), "", "",
        "Weight decay: decoupled from the gradient with \"adamw\", part of the gradient (L2) with \"sgd\". Biases and "

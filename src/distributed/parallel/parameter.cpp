@@ -50,15 +50,12 @@ int ParameterStore::declare_state(ModelState state) {
 }
 
 std::size_t ParameterStore::constant_bytes() const {
-  std::int64_t elements = 0, largest = 0;
+  std::int64_t elements = 0;
   for (const Constant& constant : constants_) {
     elements += round_up(static_cast<std::int64_t>(constant.numbers.size()), kAlignment);
   }
-  for (const ModelState& state : states_) {
-    elements += round_up(state.elements(), kAlignment);
-    largest = std::max(largest, state.elements());
-  }
-  return static_cast<std::size_t>(elements + round_up(largest, kAlignment)) * sizeof(float);
+  for (const ModelState& state : states_) elements += round_up(state.elements(), kAlignment);
+  return static_cast<std::size_t>(elements) * sizeof(float);
 }
 
 void ParameterStore::mark_tied(int index, int tie, bool owner) {
@@ -170,22 +167,16 @@ void ParameterStore::allocate_constants(Device& device) {
     device.copy_to_device(tensor.data(), numbers.data(), tensor.bytes());
   };
   for (const Constant& constant : constants_) upload(constant.tensor, constant.numbers);
-  if (states_.empty()) return;
-  const std::vector<float> zeros(static_cast<std::size_t>(zeros_.elements()));
-  upload(zeros_, zeros);
-  for (const ModelState& state : states_) upload(state.value, zeros);
+  for (const ModelState& state : states_) {
+    upload(state.value, std::vector<float>(static_cast<std::size_t>(state.elements())));
+  }
 }
 
 void ParameterStore::place_constants(Arena& arena) {
   for (Constant& constant : constants_) {
     constant.tensor = arena.allocate("a constant", {static_cast<std::int64_t>(constant.numbers.size())}, DType::f32);
   }
-  std::int64_t largest = 0;
-  for (ModelState& state : states_) {
-    state.value = arena.allocate("a state", state.box.extent, DType::f32);
-    largest = std::max(largest, state.elements());
-  }
-  if (largest > 0) zeros_ = arena.allocate("moments of states", {largest}, DType::f32);
+  for (ModelState& state : states_) state.value = arena.allocate("a state", state.box.extent, DType::f32);
 }
 
 void ParameterStore::allocate_sizing(DType value_type, Shards shards, std::int64_t bucket_elements) {

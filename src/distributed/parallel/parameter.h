@@ -5,10 +5,12 @@
 // little one of constants.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/ops/device.h"
@@ -74,22 +76,34 @@ struct Parameter {
 };
 
 /// Numbers of the model that no gradient trains: a router's choice bias. f32, 0 at first, equal on all ranks of a
-/// stage, and changed by the same rule on each. Checkpoints hold them as tensors whose moments are 0.
+/// stage, and changed by the same rule on each. Checkpoints hold them as tensors without an optimizer's states.
 struct ModelState : Parameter {
   std::int64_t row = 0;  ///< its row of the counts that change it: the layer's place among those that have such numbers
 };
 
+/// Numbers that an optimizer keeps of a parameter's elements: f32, one of each.
+struct NamedState {
+  std::string name;  ///< as its update rule and checkpoints have it: "m"
+  Tensor numbers;
+};
+/// The numbers of this name; absent if there are none.
+inline Tensor numbers_of(const std::vector<NamedState>& states, std::string_view name) {
+  const auto found = std::find_if(states.begin(), states.end(), [&](const auto& state) { return state.name == name; });
+  return found == states.end() ? Tensor() : found->numbers;
+}
+
 /// A slice that a checkpoint reads or writes: `count` elements of a parameter's box, from flat element `first` of the
-/// box on, with their optimizer state. All f32, contiguous, [count].
+/// box on, with the states that the optimizer keeps of them. All f32, contiguous, [count].
 struct TensorSlice {
   std::string name;
   Shape global_shape;
   Box box;
   std::int64_t first = 0, count = 0;
-  Tensor value, m, v;  ///< m and v may be absent (weights only), or v (an optimizer with one moment)
+  Tensor value = {};
+  std::vector<NamedState> states = {};  ///< each name once; none: weights only, or a tensor that no optimizer trains
 
-  /// Optimizer state of the value: both moments, m alone, or none.
-  int moments() const { return m.empty() ? 0 : v.empty() ? 1 : 2; }
+  /// Numbers that a checkpoint has of it.
+  std::int64_t numbers() const { return count * static_cast<std::int64_t>(1 + states.size()); }
 };
 
 /// A range of the flat buffers, in elements.
@@ -167,8 +181,6 @@ class ParameterStore {
   std::size_t constant_bytes() const;  ///< states included
   const std::vector<ModelState>& states() const { return states_; }
   const ModelState& state(int index) const { return states_[static_cast<std::size_t>(index)]; }
-  /// f32 [count] for a state with this number of elements: stands for its optimizer's moments in a checkpoint.
-  Tensor zeros(std::int64_t count) const { return zeros_.slice(0, 0, count); }
 
   std::int64_t flat_elements() const { return flat_elements_; }  ///< with gaps and padding
   std::int64_t parameter_elements() const;                       ///< on this rank, without gaps
@@ -206,7 +218,6 @@ class ParameterStore {
   std::set<std::string> names_;
   std::vector<Constant> constants_;
   std::vector<ModelState> states_;
-  Tensor zeros_;  // as many as the largest state has
   Buffer constant_buffer_;
   std::int64_t flat_elements_ = 0;
   Buffer value_buffer_, gradient_buffer_;

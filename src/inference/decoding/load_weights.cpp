@@ -14,9 +14,7 @@ TensorSlice whole(const Parameter& parameter, Tensor value) {
           .box = parameter.box,
           .first = 0,
           .count = count,
-          .value = value.view({count}),
-          .m = {},
-          .v = {}};
+          .value = value.view({count})};
 }
 
 std::vector<TensorSlice> states_of(const ParameterStore& store) {

@@ -69,18 +69,16 @@ struct SmallModel {
   /// Whether its parameters are more than caches hold, as a run's are from one step to the next. Operations on them and
   /// their gradients are measured on these models alone, all others on all.
   bool large = false;
+  std::string_view optimizer = kUpdateRules.front().name;
 };
-
-bool is_of_parameters(std::string_view operation) {
-  return operation == "adamw" || operation == "sgd" || operation == "square_sum";
-}
 
 ModelConfig two_layers(std::int64_t hidden, std::int64_t sequence, std::int64_t vocabulary) {
   return gpt(2, hidden, std::max<std::int64_t>(1, hidden / 64), sequence, vocabulary);
 }
 
 /// Every activation and normalization, with dropout and without, rotary positions and experts: each with activations
-/// that caches hold and with some that they do not. Plain models also with many rows or many parameters.
+/// that caches hold and with some that they do not. Plain models also with many rows or many parameters, the latter
+/// with every update rule.
 std::vector<SmallModel> small_models(bool quick) {
   const ModelConfig base = quick ? two_layers(64, 16, 64) : two_layers(256, 128, 1024);
   std::vector<ModelConfig> kinds;
@@ -100,11 +98,16 @@ std::vector<SmallModel> small_models(bool quick) {
     models.push_back({kind, 2});
     if (!quick) models.push_back({kind, 24});
   }
-  models.front().large = quick;
-  if (quick) return models;
+  if (quick) {
+    for (std::size_t i = 0; i < kUpdateRules.size(); ++i) {
+      models[i].large = true;
+      models[i].optimizer = kUpdateRules[i].name;
+    }
+    return models;
+  }
   models.push_back({two_layers(64, 64, 512), 4});
   models.push_back({two_layers(64, 64, 2048), 192});
-  models.push_back({two_layers(1024, 32, 8192), 2, true});
+  for (const UpdateRuleFacts& row : kUpdateRules) models.push_back({two_layers(1024, 32, 8192), 2, true, row.name});
   return models;
 }
 
@@ -163,6 +166,7 @@ double measure_operations(MeasuredMachine& machine, DType type, MeasuredRates& r
     compute.backend.ops = std::move(measuring);
     const Config config = training_config(small.model, small.batch, [&](Config& edited) {
       edited.precision.compute = type == DType::f32 ? "fp32" : "bf16";
+      edited.optimizer.name = small.optimizer;
     });
     TrainingJob job(config, std::move(compute), *alone);
     job.seconds(1);
@@ -181,7 +185,7 @@ double measure_operations(MeasuredMachine& machine, DType type, MeasuredRates& r
       const double seconds = std::max(median(call.seconds) - waited, 1e-9);
       busy += seconds;
       const auto* other = std::get_if<MemoryWork>(&call.work);
-      if (other == nullptr || other->bytes == 0 || (is_of_parameters(other->operation) && !small.large)) continue;
+      if (other == nullptr || other->bytes == 0 || (other->of_parameters && !small.large)) continue;
       Sum& sum = sums[other->key()][other->bytes];
       sum = {sum.bytes + other->bytes, sum.seconds + seconds, sum.calls + 1};
     }

@@ -38,13 +38,14 @@ std::vector<TensorSlice> written_slices(const Config& config, int rank) {
 }
 
 // As a run's own, with what the trainer keeps of the configuration. Lines of the listed ranks stand for all ranks.
-std::int64_t manifest_bytes(const Config& config, const std::map<std::string, Shape>& tensors, std::int64_t bytes) {
+std::int64_t manifest_bytes(const Config& config, const std::map<std::string, TensorSummary>& tensors,
+                            std::int64_t bytes) {
   Manifest manifest;
   manifest.state.step = config.train.steps;
   manifest.state.facts = family_of(config.model).signature(config);
   manifest.state.extra = {{"config", print_config(config)}};
   manifest.ranks = grid_shape(config).ranks();
-  for (const auto& [name, shape] : tensors) manifest.tensors.push_back({name, shape, shape.elements()});
+  for (const auto& [name, tensor] : tensors) manifest.tensors.push_back(tensor);
   const auto without = static_cast<std::int64_t>(manifest_text(manifest).size());
   for (const int rank : listed_ranks(manifest.ranks)) {
     manifest.files.push_back({rank, bytes / manifest.ranks, kAnyHash});
@@ -57,24 +58,25 @@ std::int64_t manifest_bytes(const Config& config, const std::map<std::string, Sh
 
 std::int64_t planned_checkpoint_bytes(const Config& config, const std::vector<MemoryPlan>& stages) {
   const GridShape shape = grid_shape(config);
-  const int moments = stages.front().moments;
   const std::vector<int> ranks = listed_ranks(shape.ranks());
-  std::map<std::string, Shape> tensors;
+  std::map<std::string, TensorSummary> tensors;
   std::int64_t bytes = 0, listed = 0;
   for (const int rank : ranks) {
     const std::vector<TensorSlice> slices = written_slices(config, rank);
     for (const TensorSlice& slice : slices) {
-      tensors.emplace(slice.name, slice.global_shape);
-      listed += slice.count;
+      TensorSummary tensor = summary_of(slice);
+      tensor.elements = slice.global_shape.elements();
+      tensors.emplace(slice.name, std::move(tensor));
+      listed += slice.numbers();
     }
-    bytes += rank_file_bytes(slices, moments);
+    bytes += rank_file_bytes(slices);
   }
   if (static_cast<int>(ranks.size()) < shape.ranks()) {
-    const std::int64_t number = std::int64_t{4} * (1 + moments);
-    std::int64_t elements = 0;
-    for (const MemoryPlan& plan : stages) elements += plan.stage_parameters;
+    constexpr std::int64_t number = sizeof(float);
+    std::int64_t numbers = 0;
+    for (const MemoryPlan& plan : stages) numbers += plan.stage_numbers;
     const std::int64_t tables = bytes - listed * number;
-    bytes = elements * number + tables * shape.ranks() / static_cast<std::int64_t>(ranks.size());
+    bytes = numbers * number + tables * shape.ranks() / static_cast<std::int64_t>(ranks.size());
   }
   return bytes + manifest_bytes(config, tensors, bytes);
 }

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/text/text.h"
+#include "training/optimizer/update_rules.h"
 #include "training/step/declared_rank.h"
 
 namespace megatron {
@@ -97,12 +98,12 @@ std::string parameter_table(const Config& config) {
   for (const auto& [record, stages, trained] : parameter_rows(config)) {
     const DType values = record.value.dtype();
     const int sharers = shards.of(record.copies);
-    lines.push_back({record.name, record.global_shape.to_string(), describe_cut(record, shape),
-                     values == DType::f32 ? "" : name_of(values), fmt::format("{}", fmt::join(stages, ", ")),
-                     trained ? config.optimizer.name : "none", std::string(name_of(record.role)),
-                     record.decays() ? "yes" : "no", fmt::to_string(shape.copies(record.copies)),
-                     trained && sharers > 1 ? fmt::format("1/{}", sharers) : "",
-                     fmt::to_string(record.global_shape.elements())});
+    lines.push_back(
+        {record.name, record.global_shape.to_string(), describe_cut(record, shape),
+         values == DType::f32 ? "" : name_of(values), fmt::format("{}", fmt::join(stages, ", ")),
+         trained ? std::string(rule_of(config.optimizer, record).name) : "none", std::string(name_of(record.role)),
+         record.decays() ? "yes" : "no", fmt::to_string(shape.copies(record.copies)),
+         trained && sharers > 1 ? fmt::format("1/{}", sharers) : "", fmt::to_string(record.global_shape.elements())});
     if (trained) ++count, elements += record.global_shape.elements();
   }
   Line& total = lines.emplace_back(lines.front().size());

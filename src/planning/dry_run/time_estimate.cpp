@@ -21,7 +21,8 @@ constexpr std::size_t kCopiedBytes = 16 << 20;    // more than a core's share of
 // Compared with runs of five models of 0.2 to 15 million parameters on one rank, with dropout and without: within 1.25.
 constexpr double kBlockElements = 46, kMlpElements = 12;  // read and written a token and layer: times h, times f
 constexpr double kHeadElements = 6;                       // a token, times the vocabulary
-constexpr double kUpdateElements = 12;                    // a parameter: gradient, moments, master, norm
+constexpr double kUpdateElements = 8;                     // a parameter: gradient, master, norm
+constexpr double kStateElements = 2;                      // a number of the optimizer's states: read and written
 constexpr double kAttentionSlowness = 2;                  // its small products, against large ones
 constexpr double kDropoutSeconds = 1.2e-9;                // a number, forward and backward
 constexpr double kTurns = 1.15;                           // ranks that take turns on a core, against ranks that do not
@@ -91,6 +92,7 @@ double work_seconds(const Config& config, const MemoryPlan& plan, const MachineS
     elements += head_rows * kHeadElements * static_cast<double>(model.padded_vocab()) / tensor / stages;
   }
   elements += kUpdateElements * static_cast<double>(plan.updated);
+  elements += kStateElements * static_cast<double>(plan.updated_states);
   double numbers = 0;  // drawn for dropout
   if (model.hidden_dropout > 0) {
     numbers += (2 * rows + samples * static_cast<double>(model.sequence_length)) * h;

@@ -42,6 +42,7 @@ struct AttentionWork {
 struct MemoryWork {
   double bytes = 0;
   std::string_view operation = {}, kind = {};
+  bool of_parameters = false;  ///< reads all of a rank's, or their gradients: more than caches hold
 
   /// The key of its measured seconds: "layer_norm_forward_rmsnorm".
   std::string key() const;

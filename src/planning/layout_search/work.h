@@ -85,9 +85,11 @@ class Work {
     return moved("mix_rows_backward", a.dy, a.b, a.db, a.db);
   }
   static Memory jitter_rows(const JitterRowsArgs& a) { return moved("jitter_rows", a.x, a.y); }
-  static Memory adamw(const AdamWArgs& a) { return moved("adamw", a.value, a.value, a.gradient, a.m, a.m, a.v, a.v); }
-  static Memory sgd(const SgdArgs& a) { return moved("sgd", a.value, a.value, a.gradient, a.m, a.m); }
-  static Memory square_sum(const SquareSumArgs& a) { return moved("square_sum", a.x); }
+  static Memory adamw(const AdamWArgs& a) {
+    return of_parameters(moved("adamw", a.value, a.value, a.gradient, a.m, a.m, a.v, a.v));
+  }
+  static Memory sgd(const SgdArgs& a) { return of_parameters(moved("sgd", a.value, a.value, a.gradient, a.m, a.m)); }
+  static Memory square_sum(const SquareSumArgs& a) { return of_parameters(moved("square_sum", a.x)); }
   static Memory judge_step(const JudgeStepArgs& a) {
     return moved("judge_step", a.square_sum, a.all_square_sum, a.uncounted_square_sum, a.losses, a.norm, a.factor,
                  a.skip, a.bad_loss);
@@ -105,6 +107,10 @@ class Work {
   }
   static Memory of_kind(std::string_view kind, Memory work) {
     std::get<0>(work).kind = kind;
+    return work;
+  }
+  static Memory of_parameters(Memory work) {
+    std::get<0>(work).of_parameters = true;
     return work;
   }
   static std::string_view kind_of(const Dropout& dropout) { return dropout.probability > 0 ? "drawn" : ""; }

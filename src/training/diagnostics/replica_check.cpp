@@ -134,8 +134,9 @@ void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, 
   if (optimizer.master_copy()) {
     add({&parameter, state.master, fmt::format(" (fp32 master{})", which), !shared_out});
   }
-  if (state.m) add({&parameter, state.m, fmt::format(" (first moment{})", which), false});
-  if (state.v) add({&parameter, state.v, fmt::format(" (second moment{})", which), false});
+  for (const auto& [name, numbers] : state.states) {
+    add({&parameter, numbers, fmt::format(" (state {}{})", name, which), false});
+  }
 }
 
 // A slice that this rank alone holds need not be read.

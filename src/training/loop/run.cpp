@@ -70,10 +70,10 @@ void write_config(Communicator& world, const Config& config) {
 void check_checkpoint_space(Communicator& world, const Config& config, const std::vector<MemoryPlan>& stages) {
   if (config.checkpoint.never) return;
   on_rank_0(world, [&] {
-    std::int64_t elements = 0;
-    for (const MemoryPlan& plan : stages) elements += plan.stage_parameters;
+    std::int64_t numbers = 0;
+    for (const MemoryPlan& plan : stages) numbers += plan.stage_numbers;
     // The newest good one stays until its successor is complete.
-    check_free_space(config.run.directory, room_for_checkpoint(elements * (1 + stages.front().moments), world.size()));
+    check_free_space(config.run.directory, room_for_checkpoint(numbers, world.size()));
   });
 }
 

@@ -6,42 +6,71 @@ namespace megatron {
 
 namespace {
 
-std::int64_t elements_of(const std::vector<FlatRange>& ranges) {
-  std::int64_t sum = 0;
-  for (const FlatRange& range : ranges) sum += range.count;
-  return sum;
-}
-
 Tensor in(Tensor flat, const FlatRange& range) {
   return flat.slice(0, range.first, range.count);
 }
 
 }  // namespace
 
-UpdateRule update_rule(const std::string& name) {
-  if (name == "adamw") return UpdateRule::adamw;
-  if (name == "sgd") return UpdateRule::sgd;
-  fail(ErrorKind::configuration, "optimizer.name = \"{}\" is not available: use \"adamw\" or \"sgd\"", name);
+Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
+                                      const OptimizerConfig& config, RuleChoice choice) {
+  Division division;
+  const auto add = [&](std::int64_t first, std::int64_t end, const UpdateRule* rule) {
+    if (first == end) return;
+    auto& rules = division.rules;
+    auto memory = std::find_if(rules.begin(), rules.end(), [&](const auto& one) { return one.rule == rule; });
+    if (memory == rules.end()) memory = rules.insert(memory, {rule, rule->states(config)});
+    division.sections.push_back(
+        {{first, end - first}, static_cast<std::size_t>(memory - rules.begin()), memory->elements});
+    memory->elements += end - first;
+  };
+  if (store.all().empty()) return division;
+  const UpdateRule* rule = &choice(config, store.all().front());
+  for (const FlatRange& range : owned) {
+    std::int64_t first = range.first;
+    for (const Parameter& parameter : store.all()) {
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, {range})) {
+        const UpdateRule* const its = &choice(config, parameter);
+        if (its == rule) continue;
+        add(first, part.first, rule);
+        first = part.first;
+        rule = its;
+      }
+    }
+    add(first, range.end(), rule);
+  }
+  return division;
 }
 
-std::size_t Optimizer::state_bytes(const ParameterStore& store, Shard shard, const OptimizerSettings& settings) {
-  const int tensors = settings.moments() + (store.values().dtype() == DType::f32 ? 0 : 1);
-  return static_cast<std::size_t>(tensors * elements_of(store.owned_by(shard))) * sizeof(float);
+std::size_t Optimizer::bytes_of(const ParameterStore& store, const Division& division) {
+  const std::int64_t master = store.values().dtype() == DType::f32 ? 0 : 1;
+  std::int64_t numbers = 0;
+  for (const RuleMemory& memory : division.rules) {
+    numbers += (static_cast<std::int64_t>(memory.names.size()) + master) * memory.elements;
+  }
+  return static_cast<std::size_t>(numbers) * sizeof(float);
 }
 
-Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
-                     ParameterAllGather* gathers)
-    : store_(store), settings_(settings), ops_(ops), gathers_(gathers) {
+std::size_t Optimizer::state_bytes(const ParameterStore& store, Shard shard, const OptimizerConfig& config,
+                                   RuleChoice choice) {
+  return bytes_of(store, divide(store, store.owned_by(shard), config, choice));
+}
+
+Optimizer::Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
+                     ParameterAllGather* gathers, RuleChoice choice)
+    : store_(store), config_(config), ops_(ops), gathers_(gathers) {
   internal_check(gathers != nullptr || !store.sharded(), "an optimizer of shards needs gathers");
-  const Shard shard = gathers != nullptr ? gathers->shard() : Shard{};
-  owned_ = store.owned_by(shard);
-  std::int64_t elements = 0;
+  owned_ = store.owned_by(gathers != nullptr ? gathers->shard() : Shard{});
+  division_ = divide(store, owned_, config, choice);
+  list_parts(choice);
+  allocate(device);
+}
+
+void Optimizer::list_parts(RuleChoice choice) {
   for (const FlatRange& range : owned_) {
-    positions_.push_back(elements);
-    elements += range.count;
     std::vector<Part>& parts = parts_.emplace_back();
     const Parameter* counted = nullptr;  // the one before, if it counts
-    for (const Parameter& parameter : store.all()) {
+    for (const Parameter& parameter : store_.all()) {
       for (const FlatRange& part : ParameterStore::parts_in(parameter, {range})) {
         // Gaps hold zeros: one range, and one launch, spans the neighbours that count.
         if (parameter.owner) {
@@ -54,41 +83,87 @@ Optimizer::Optimizer(const ParameterStore& store, const OptimizerSettings& setti
         // other copies it was summed over all that hold one, and is in the norm through the owner's.
         if (!parameter.owner && parameter.tensor == Placement::replica) copies_.push_back(part);
         // Gaps hold zeros: a part may span them.
-        if (parts.empty() || parts.back().decay != parameter.decays()) parts.push_back({part, parameter.decays()});
+        const UpdateRule* const rule = &choice(config_, parameter);
+        if (parts.empty() || parts.back().decay != parameter.decays() || parts.back().rule != rule) {
+          parts.push_back({part, parameter.decays(), rule});
+        }
         parts.back().range.count = part.end() - parts.back().range.first;
       }
     }
   }
-  const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  memory_ = Buffer(device, state_bytes(store, shard, settings));
-  std::size_t taken = 0;
-  const auto take = [&](bool wanted, Tensor& tensor) {
-    if (!wanted) return;
-    tensor = memory_.tensor({elements}, DType::f32, taken);
-    ops.fill(tensor, 0);
-    taken += bytes;
-  };
-  take(settings.moments() >= 1, m_);
-  take(settings.moments() >= 2, v_);
-  take(has_master_copy(), master_copy_);
 }
 
-Optimizer::State Optimizer::state(const FlatRange& range) const {
+void Optimizer::allocate(Device& device) {
+  memory_ = Buffer(device, bytes_of(store_, division_));
+  std::size_t taken = 0;
+  const auto take = [&](std::int64_t elements) {
+    const Tensor tensor = memory_.tensor({elements}, DType::f32, taken);
+    ops_.fill(tensor, 0);
+    taken += tensor.bytes();
+    return tensor;
+  };
+  for (RuleMemory& memory : division_.rules) {
+    for (std::size_t i = 0; i < memory.names.size(); ++i) memory.states[i] = take(memory.elements);
+  }
+  std::int64_t elements = 0;
+  for (const FlatRange& range : owned_) {
+    positions_.push_back(elements);
+    elements += range.count;
+  }
+  if (has_master_copy()) master_copy_ = take(elements);
+}
+
+Tensor Optimizer::master(const FlatRange& range) const {
   const auto owner = std::partition_point(owned_.begin(), owned_.end(),
                                           [&](const FlatRange& owned) { return owned.end() < range.end(); });
   internal_check(owner != owned_.end() && owner->first <= range.first, "state of a range that is not this rank's",
                  range.first, range.count);
+  if (!has_master_copy()) return in(store_.values(), range);
   const std::int64_t position = positions_[static_cast<std::size_t>(owner - owned_.begin())];
-  const FlatRange here{position + range.first - owner->first, range.count};
-  const auto moment = [&](Tensor tensor) { return tensor ? in(tensor, here) : tensor; };
-  return {has_master_copy() ? in(master_copy_, here) : in(store_.values(), range), moment(m_), moment(v_)};
+  return in(master_copy_, {position + range.first - owner->first, range.count});
+}
+
+const Optimizer::Section& Optimizer::section_of(const FlatRange& range) const {
+  const auto section = std::partition_point(division_.sections.begin(), division_.sections.end(),
+                                            [&](const Section& one) { return one.range.end() < range.end(); });
+  internal_check(section != division_.sections.end() && section->range.first <= range.first,
+                 "state of a range that is not this rank's, or of several rules", range.first, range.count);
+  return *section;
+}
+
+StateTensors Optimizer::states_in(const Section& section, const FlatRange& range) const {
+  StateTensors states = division_.rules[section.memory].states;
+  for (Tensor& state : states) {
+    if (state) state = in(state, {section.first + range.first - section.range.first, range.count});
+  }
+  return states;
+}
+
+Optimizer::State Optimizer::state(const FlatRange& range) const {
+  const Section& section = section_of(range);
+  const StateTensors tensors = states_in(section, range);
+  State state{master(range), {}};
+  for (const std::string_view name : division_.rules[section.memory].names) {
+    state.states.push_back({std::string(name), tensors[state.states.size()]});
+  }
+  return state;
+}
+
+std::vector<NamedState> Optimizer::all_states() const {
+  std::vector<NamedState> states;
+  for (const RuleMemory& memory : division_.rules) {
+    for (std::size_t i = 0; i < memory.names.size(); ++i) {
+      states.push_back({std::string(memory.names.begin()[i]), memory.states[i]});
+    }
+  }
+  return states;
 }
 
 void Optimizer::initialize(std::uint64_t seed) {
   if (has_master_copy()) {
     const Tensor numbers = store_.gradients();  // f32, of the store's size, and of no other use yet
     store_.draw_initial(ops_, seed, numbers);
-    for (const FlatRange& range : owned_) ops_.copy(in(numbers, range), state(range).master);
+    for (const FlatRange& range : owned_) ops_.copy(in(numbers, range), master(range));
     ops_.copy(numbers, store_.values());
   } else {
     store_.draw_initial(ops_, seed, store_.values());
@@ -99,7 +174,7 @@ void Optimizer::initialize(std::uint64_t seed) {
 // The owned range's values are the rounded master's, here and soon on all copies.
 void Optimizer::publish(std::size_t index) {
   const FlatRange& range = owned_[index];
-  if (has_master_copy()) ops_.copy(state(range).master, in(store_.values(), range));
+  if (has_master_copy()) ops_.copy(master(range), in(store_.values(), range));
   if (store_.sharded()) gathers_->start(index);
 }
 
@@ -135,32 +210,15 @@ void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor,
 }
 
 void Optimizer::update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
-  const State state = this->state(part.range);
-  const Tensor gradient = in(store_.gradients(), part.range);
-  const auto rate = static_cast<float>(settings.learning_rate);
-  const float decay = part.decay ? static_cast<float>(settings.weight_decay) : 0.0f;
-  if (settings_.rule == UpdateRule::sgd) {
-    return ops_.sgd({.value = state.master,
-                     .gradient = gradient,
-                     .m = state.m,
+  part.rule->update(ops_, config_,
+                    {.value = master(part.range),
+                     .gradient = in(store_.gradients(), part.range),
+                     .states = states_in(section_of(part.range), part.range),
                      .clip_factor = factor,
                      .skip = skip,
-                     .learning_rate = rate,
-                     .momentum = static_cast<float>(settings_.momentum),
-                     .weight_decay = decay});
-  }
-  ops_.adamw({.value = state.master,
-              .gradient = gradient,
-              .m = state.m,
-              .v = state.v,
-              .clip_factor = factor,
-              .skip = skip,
-              .learning_rate = rate,
-              .beta1 = static_cast<float>(settings_.beta1),
-              .beta2 = static_cast<float>(settings_.beta2),
-              .epsilon = static_cast<float>(settings_.epsilon),
-              .weight_decay = decay,
-              .step = updates_ + 1});
+                     .learning_rate = static_cast<float>(settings.learning_rate),
+                     .weight_decay = part.decay ? static_cast<float>(settings.weight_decay) : 0.0f,
+                     .step = updates_ + 1});
 }
 
 }  // namespace megatron

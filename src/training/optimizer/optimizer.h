@@ -1,30 +1,15 @@
-// Optimizer: AdamW or SGD over a parameter store: moments, master copy, and this rank's part of the norm. Owns the
-// moments and the master copy. Whether a step is skipped, and how it is clipped, is decided for all ranks at once
+// Optimizer: the update of a parameter store by the rules of update_rules.h, and this rank's part of the norm. Owns the
+// rules' states and the master copy. Whether a step is skipped, and how it is clipped, is decided for all ranks at once
 // (update_step.h). Knows parameters; must not know models or losses.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "distributed/parallel/parameter.h"
 #include "distributed/parallel/parameter_all_gather.h"
+#include "training/optimizer/update_rules.h"
 
 namespace megatron {
-
-enum class UpdateRule { adamw, sgd };
-
-/// The rule with the input file's name ("adamw", "sgd"). Errors: configuration.
-UpdateRule update_rule(const std::string& name);
-
-struct OptimizerSettings {
-  UpdateRule rule = UpdateRule::adamw;
-  double momentum = 0.9;  ///< for SGD; 0: none, and no memory for it
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double clip_norm = 1;  ///< 0: no clipping
-
-  /// Numbers of state that the rule keeps for each value: m and v, m alone, or nothing.
-  int moments() const { return rule == UpdateRule::adamw ? 2 : momentum != 0 ? 1 : 0; }
-};
 
 /// Numbers that may change at every step.
 struct UpdateSettings {
@@ -33,16 +18,17 @@ struct UpdateSettings {
   double gradient_scale = 1;  ///< the store's gradients are the real ones times this
 };
 
-/// Owns m and v (SGD: m, its momentum, or none), and an f32 master copy of the values where these are 16-bit (where
-/// they are f32 they are the master themselves). Each is flat, over the ranges of the store that this rank owns: all,
-/// or with a store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1) its part of every
-/// bucket. After an update values = the master, rounded; with shards their gathers are on their way.
+/// Owns the states of each parameter's rule, and an f32 master copy of the values where these are 16-bit (where they
+/// are f32 they are the master themselves). Each is flat, over the ranges of the store that this rank owns: all, or
+/// with a store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1) its part of every
+/// bucket. Where parameters have several rules, a state is over the parts of these ranges whose rule has it. After an
+/// update values = the master, rounded; with shards their gathers are on their way.
 class Optimizer {
  public:
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. All
   /// own state is 0: initialize(), or read it.
-  Optimizer(const ParameterStore& store, const OptimizerSettings& settings, Device& device, Ops& ops,
-            ParameterAllGather* gathers = nullptr);
+  Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
+            ParameterAllGather* gathers = nullptr, RuleChoice choice = rule_of);
 
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
   /// precision, but for the rounding of 16-bit values. Gradients become 0.
@@ -67,47 +53,77 @@ class Optimizer {
   void set_updates(std::int64_t updates) { updates_ = updates; }
   /// The ranges whose state this rank keeps, in the buffers' order.
   const std::vector<FlatRange>& owned() const { return owned_; }
-  /// State of a range that lies in one of these. All f32 [count]; m and v absent where the rule has none.
+  /// Master and states of a range that lies in one of these and has one rule. All f32 [count].
   struct State {
-    Tensor master, m, v;
+    Tensor master;
+    std::vector<NamedState> states;
   };
   State state(const FlatRange& range) const;
-  Tensor m() const { return m_; }  ///< f32, all ranges one after the other; absent where the rule has none
-  Tensor v() const { return v_; }  ///< as m
-  Tensor master_copy() const { return master_copy_; }  ///< as m; absent where f32 values are the master
+  /// The whole memory of each state: f32, all ranges whose rule has it one after the other.
+  std::vector<NamedState> all_states() const;
+  /// The whole master copy, of all ranges; absent where f32 values are the master.
+  Tensor master_copy() const { return master_copy_; }
   std::size_t state_bytes() const { return memory_.bytes(); }
-  int moments() const { return settings_.moments(); }
-  double clip_norm() const { return settings_.clip_norm; }
+  double clip_norm() const { return config_.clip_grad_norm; }
   bool sharded() const { return store_.sharded(); }
 
   /// Bytes of optimizer state of a rank, for a store that is allocated (or planned).
-  static std::size_t state_bytes(const ParameterStore& store, Shard shard, const OptimizerSettings& settings);
+  static std::size_t state_bytes(const ParameterStore& store, Shard shard, const OptimizerConfig& config,
+                                 RuleChoice choice = rule_of);
 
  private:
-  /// A maximal part of an owned range with one property.
+  /// The memory of a rule's states, each as many numbers as its sections have.
+  struct RuleMemory {
+    const UpdateRule* rule;
+    Names names;
+    std::int64_t elements = 0;
+    StateTensors states{};
+  };
+  /// A maximal part of an owned range with one rule, with the gaps up to the next one.
+  struct Section {
+    FlatRange range;
+    std::size_t memory;  ///< index of its rule's
+    std::int64_t first;  ///< its place in each of these states
+  };
+  /// The owned ranges, cut where the rule changes, and the rules without memory.
+  struct Division {
+    std::vector<Section> sections;
+    std::vector<RuleMemory> rules;
+  };
+  /// A maximal part of an owned range with one rule and one decay.
   struct Part {
     FlatRange range;
     bool decay;
+    const UpdateRule* rule;
   };
 
   std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
+  static Division divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
+                         const OptimizerConfig& config, RuleChoice choice);
+  static std::size_t bytes_of(const ParameterStore& store, const Division& division);
+  void list_parts(RuleChoice choice);
+  void allocate(Device& device);
+  Tensor master(const FlatRange& range) const;
+  const Section& section_of(const FlatRange& range) const;
+  StateTensors states_in(const Section& section, const FlatRange& range) const;
   void update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void add_square_sum(const std::vector<FlatRange>& ranges, Tensor total);
   void publish(std::size_t index);
 
   const ParameterStore& store_;
-  OptimizerSettings settings_;
+  OptimizerConfig config_;
   Ops& ops_;
   ParameterAllGather* gathers_;
   std::vector<FlatRange> owned_;
-  std::vector<std::int64_t> positions_;   // where the owned ranges lie in m, v and the master copy
-  std::vector<std::vector<Part>> parts_;  // the owned ranges, divided by weight decay
-  std::vector<FlatRange> in_norm_;        // counted in the norm by this rank, gaps included, but for experts
+  std::vector<std::int64_t> positions_;   // where the owned ranges lie in the master copy
+  std::vector<std::vector<Part>> parts_;  // parts of each owned range
+  Division division_;
+  std::vector<FlatRange> in_norm_;  // counted in the norm by this rank, gaps included, but for experts
   std::vector<FlatRange> experts_in_norm_;
   std::vector<FlatRange> copies_;  // counted by another tensor rank, in gradients that both computed
   Buffer memory_;
-  Tensor m_, v_, master_copy_;
+  Tensor master_copy_;
   std::int64_t updates_ = 0;
 };
 

@@ -130,14 +130,17 @@ MemoryPlan memory_of(const PlayedReplica& played) {
                    job.transport == TransportKind::host);
   }
   plan.parameters = replica.store().parameter_elements();
-  plan.moments = replica.optimizer().moments();
   const GridShape& shape = job.grid.shape();
   for (const Parameter& parameter : replica.store().all()) {
     // Other expert ranks have as many other experts.
     const int others = parameter.copies == CopyGroup::experts ? shape.expert : 1;
-    if (parameter.owner) plan.stage_parameters += others * parameter.global_shape.elements();
+    if (!parameter.owner) continue;
+    const Names states = rule_of(config.optimizer, parameter).states(config.optimizer);
+    plan.stage_parameters += others * parameter.global_shape.elements();
+    plan.stage_numbers += others * parameter.global_shape.elements() * static_cast<std::int64_t>(1 + states.size());
   }
   for (const FlatRange& range : replica.optimizer().owned()) plan.updated += range.count;
+  for (const NamedState& state : replica.optimizer().all_states()) plan.updated_states += state.numbers.elements();
   return plan;
 }
 

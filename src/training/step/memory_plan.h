@@ -41,9 +41,10 @@ struct MemoryUse {
 struct MemoryPlan : MemoryUse {
   std::int64_t parameters = 0;        ///< elements on this rank
   std::int64_t updated = 0;           ///< elements of the flat buffers that this rank updates, gaps included
+  std::int64_t updated_states = 0;    ///< numbers of the optimizer's states that change with them
   std::int64_t stage_parameters = 0;  ///< elements of the whole model that this stage counts, over its tensor ranks and
                                       ///< those that share its experts out
-  int moments = 0;                    ///< the optimizer's
+  std::int64_t stage_numbers = 0;     ///< the same with the optimizer's states, as checkpoints have them
   ExecutorMemory passes;              ///< activations by slot, gradients between stages
   std::vector<StagingPlan> staging;   ///< for each of the grid's groups
   double matmul_flops = 0, attention_flops = 0;  ///< one step, this rank

@@ -54,15 +54,6 @@ PipelineExecutor::Chunks pointers(const Stages& chunks) {
   return stages;
 }
 
-OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer) {
-  return {.rule = update_rule(optimizer.name),
-          .momentum = optimizer.momentum,
-          .beta1 = optimizer.beta1,
-          .beta2 = optimizer.beta2,
-          .epsilon = optimizer.epsilon,
-          .clip_norm = optimizer.clip_grad_norm};
-}
-
 Tensor allocate_losses(Arena& scratch, const LossTerms& terms) {
   return scratch.allocate("losses", {static_cast<std::int64_t>(terms.size())}, DType::f64);
 }
@@ -114,8 +105,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   store_.allocate(device, config.precision.dtype(), optimizer_shards(config, grid.shape()));
   gradient_reducer_ = std::make_unique<GradientReducer>(grid, store_);
   gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
-  optimizer_ =
-      std::make_unique<Optimizer>(store_, optimizer_settings(config.optimizer), device, *backend.ops, gathers_.get());
+  optimizer_ = std::make_unique<Optimizer>(store_, config.optimizer, device, *backend.ops, gathers_.get());
   optimizer_->initialize(config.train.seed);
   update_step_ =
       std::make_unique<UpdateStep>(*optimizer_, grid, terms_.size(), device, *backend.ops, route_counts(config.model));
@@ -304,23 +294,15 @@ Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<co
 }
 
 TensorSlice Replica::slice(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const {
-  TensorSlice slice{
-      parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count, {}, {}, {}};
-  const Optimizer::State state = optimizer_->state(part);
-  slice.value = state.master;
-  if (with_optimizer) {
-    slice.m = state.m;
-    slice.v = state.v;
-  }
-  return slice;
+  Optimizer::State state = optimizer_->state(part);
+  if (!with_optimizer) state.states.clear();
+  return {parameter.name, parameter.global_shape, parameter.box,          part.first - parameter.first,
+          part.count,     state.master,           std::move(state.states)};
 }
 
-TensorSlice Replica::slice(const ModelState& state, const FlatRange& part, int moments) const {
-  TensorSlice slice{state.name, state.global_shape, state.box, part.first, part.count, {}, {}, {}};
-  slice.value = state.value.slice(0, part.first, part.count);
-  if (moments >= 1) slice.m = store_.zeros(part.count);
-  if (moments >= 2) slice.v = store_.zeros(part.count);
-  return slice;
+TensorSlice Replica::slice(const ModelState& state, const FlatRange& part) const {
+  const Tensor value = state.value.slice(0, part.first, part.count);
+  return {state.name, state.global_shape, state.box, part.first, part.count, value};
 }
 
 std::vector<TensorSlice> Replica::owned_slices() const {
@@ -329,7 +311,7 @@ std::vector<TensorSlice> Replica::owned_slices() const {
     slices.push_back(slice(*part.parameter, part.range, true));
   }
   for (const SavedState& part : saved_states(store_, grid_)) {
-    slices.push_back(slice(*part.state, part.range, optimizer_->moments()));
+    slices.push_back(slice(*part.state, part.range));
   }
   return slices;
 }
@@ -341,8 +323,7 @@ std::vector<TensorSlice> Replica::all_slices(bool with_optimizer) const {
       slices.push_back(slice(parameter, part, with_optimizer));
     }
   }
-  // Their moments are 0 in every checkpoint: there is nothing to read.
-  for (const ModelState& state : store_.states()) slices.push_back(slice(state, {0, state.elements()}, 0));
+  for (const ModelState& state : store_.states()) slices.push_back(slice(state, {0, state.elements()}));
   return slices;
 }
 
@@ -350,10 +331,8 @@ std::vector<TensorSlice> Replica::summed_gradients() const {
   std::vector<TensorSlice> slices;
   for (const Parameter& parameter : store_.all()) {
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
-      TensorSlice slice{
-          parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count, {}, {}, {}};
-      slice.value = store_.gradients().slice(0, part.first, part.count);
-      slices.push_back(slice);
+      slices.push_back({parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count,
+                        store_.gradients().slice(0, part.first, part.count)});
     }
   }
   return slices;

@@ -105,8 +105,9 @@ class Replica {
 
   /// Slices that this rank writes to a checkpoint: saved_parts().
   std::vector<TensorSlice> owned_slices() const;
-  /// Everything this rank holds, copies included: what it reads. Without m and v: weights only. The values in slices
-  /// are the master's: wait_for_values() before they are set, Optimizer::set_values_from_master afterwards.
+  /// Everything this rank holds, copies included: what it reads. Without the optimizer's states: weights only. The
+  /// values in slices are the master's: wait_for_values() before they are set, Optimizer::set_values_from_master
+  /// afterwards.
   std::vector<TensorSlice> all_slices(bool with_optimizer) const;
   /// The gradients of the last step that this rank has in full after forward_backward (with the distributed optimizer
   /// of what it owns), copies included, as the slices' values: the sums over the copies, which an update leaves as they
@@ -130,8 +131,8 @@ class Replica {
   bool finite_losses();
   /// A part of a parameter as a slice, by flat elements.
   TensorSlice slice(const Parameter& parameter, const FlatRange& part, bool with_optimizer) const;
-  /// The same for a state, by its elements, with zeros as this number of moments.
-  TensorSlice slice(const ModelState& state, const FlatRange& part, int moments) const;
+  /// The same for a state of the model, by its elements.
+  TensorSlice slice(const ModelState& state, const FlatRange& part) const;
 
   const Config& config_;
   const ProcessGrid& grid_;

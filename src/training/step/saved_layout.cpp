@@ -5,6 +5,7 @@
 #include "config/parse/parse.h"
 #include "config/rules/resolve.h"
 #include "config/rules/rules.h"
+#include "training/optimizer/update_rules.h"
 #include "training/step/declared_rank.h"
 
 namespace megatron {
@@ -19,7 +20,7 @@ FlatRange share_of(const Parameter& parameter, const Communicator& copies) {
 }
 
 TensorSlice without_memory(const Parameter& parameter, const FlatRange& range) {
-  return {parameter.name, parameter.global_shape, parameter.box, range.first, range.count, {}, {}, {}};
+  return {parameter.name, parameter.global_shape, parameter.box, range.first, range.count};
 }
 
 }  // namespace
@@ -51,7 +52,11 @@ std::vector<TensorSlice> saved_layout(const Config& config, int rank) {
   const DeclaredRank declared(config, rank);
   std::vector<TensorSlice> slices;
   for (const SavedPart& part : saved_parts(declared.store, declared.grid)) {
-    slices.push_back(without_memory(*part.parameter, {part.range.first - part.parameter->first, part.range.count}));
+    const Parameter& parameter = *part.parameter;
+    slices.push_back(without_memory(parameter, {part.range.first - parameter.first, part.range.count}));
+    for (const std::string_view state : rule_of(config.optimizer, parameter).states(config.optimizer)) {
+      slices.back().states.push_back({std::string(state), {}});
+    }
   }
   for (const SavedState& part : saved_states(declared.store, declared.grid)) {
     slices.push_back(without_memory(*part.state, part.range));

@@ -1,11 +1,14 @@
 #include "training/step/trainer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
 
 #include "base/text/foreign_json.h"
+#include "checkpoint/store/tensor_slices.h"
 #include "config/schema/print.h"
 #include "data/shards/kept_tokenizer.h"
 #include "distributed/comm/agreement.h"
@@ -327,19 +330,25 @@ void Trainer::require_same_schedule(const CheckpointReader& checkpoint) const {
 
 void Trainer::require_same_optimizer(const CheckpointReader& checkpoint) const {
   const OptimizerConfig& optimizer = config_.optimizer;
-  std::string rule = "adamw";
+  const UpdateRuleFacts& own = row_named(kUpdateRules, optimizer.name);
+  std::string rule(kUpdateRules.front().name);  // the rule of checkpoints that name none
+  bool trained = false;
   read_state(checkpoint, [&](const nlohmann::json& extra) {
-    if (extra.contains(kOptimizerKey)) rule = text_at(extra, kOptimizerKey, 64);
+    trained = extra.contains(kOptimizerKey);
+    if (trained) rule = text_at(extra, kOptimizerKey, 64);
   });
   verify(
       rule == optimizer.name, ErrorKind::checkpoint,
       "{} was trained with optimizer.name = \"{}\", this run has \"{}\", which has no use for its state; resume with "
       "the same, or start a new run with checkpoint.initialize_from",
       checkpoint.path(), rule, optimizer.name);
-  verify(rule != "sgd" || optimizer.momentum == 0 || checkpoint.moments() > 0, ErrorKind::checkpoint,
-         "{} was trained with optimizer.momentum = 0 and has no momentum that optimizer.momentum = {} could continue; "
-         "resume with 0, or start a new run with checkpoint.initialize_from",
-         checkpoint.path(), optimizer.momentum);
+  const std::vector<std::string> needed = state_names(replica_.owned_slices()), saved = checkpoint.states();
+  agree(grid_.world(), [&] {
+    verify(!trained || std::includes(saved.begin(), saved.end(), needed.begin(), needed.end()), ErrorKind::checkpoint,
+           "{} has the optimizer's states [{}], and this run continues [{}]: it was trained with another value of "
+           "optimizer.{}; resume with the same, or start a new run with checkpoint.initialize_from",
+           checkpoint.path(), fmt::join(saved, ", "), fmt::join(needed, ", "), fmt::join(own.keys, " or optimizer."));
+  });
 }
 
 nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::string& chosen_by) {

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/core/philox.h"
+#include "checkpoint/store/tensor_slices.h"
 #include "distributed/comm/thread_communicator.h"
 
 namespace megatron::test {
@@ -34,11 +35,12 @@ std::int64_t global_index(const Shape& shape, const Box& box, std::int64_t flat)
 }
 
 /// Any bits at all, denormals included, and among the moments NaNs: parameters that are not finite are not saved.
-std::uint32_t bits_of(const std::string& name, std::int64_t element, int generation, int which) {
-  const std::uint64_t key = random_key(hash_name(name), static_cast<std::uint64_t>(generation), which);
+std::uint32_t bits_of(const std::string& name, std::int64_t element, int generation, const std::string& dataset) {
+  const std::uint64_t key = random_key(hash_name(name), static_cast<std::uint64_t>(generation),
+                                       static_cast<std::int64_t>(hash_name(dataset)));
   const auto bits = static_cast<std::uint32_t>(mix64(key ^ static_cast<std::uint64_t>(element)));
   constexpr std::uint32_t kExponent = 0x7F800000, kOneOfIt = 0x00800000;
-  return which == 0 && (bits & kExponent) == kExponent ? bits - kOneOfIt : bits;
+  return dataset == kValues && (bits & kExponent) == kExponent ? bits - kOneOfIt : bits;
 }
 
 std::vector<Box> cut_boxes(const Shape& shape, std::mt19937& random) {
@@ -57,7 +59,7 @@ std::vector<Box> cut_boxes(const Shape& shape, std::mt19937& random) {
   return boxes;
 }
 
-Loaded load(const std::vector<GlobalTensor>& tensors, const Layout& layout, int moments,
+Loaded load(const std::vector<GlobalTensor>& tensors, const Layout& layout, const StatesOf& states,
             const std::function<std::optional<CheckpointReader>(Communicator&, std::vector<std::string>&)>& open) {
   Loaded loaded;
   std::mutex mutex;
@@ -66,7 +68,7 @@ Loaded load(const std::vector<GlobalTensor>& tensors, const Layout& layout, int 
     const auto reader = open(world, warnings);
     std::int64_t wrong = 0;
     if (reader) {
-      SliceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments);
+      SliceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], states);
       CpuDevice device;
       reader->read(world, memory.slices(), device);
       wrong = memory.wrong(static_cast<int>(reader->state().step));
@@ -141,38 +143,40 @@ Layout split_along(const std::vector<GlobalTensor>& tensors, int ranks, int dime
   return layout;
 }
 
-SliceMemory::SliceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, int moments,
-                         int generation) {
+std::vector<std::string> states_by_shape(const std::string& tensor) {
+  if (tensor == "one") return {};
+  return tensor.find("weight") != std::string::npos ? std::vector<std::string>{"momentum"}
+                                                    : std::vector<std::string>{"m", "v"};
+}
+
+SliceMemory::SliceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts,
+                         const StatesOf& states, int generation) {
   for (const Part& part : parts) {
     const GlobalTensor& tensor = tensors[static_cast<std::size_t>(part.tensor)];
-    TensorSlice slice{tensor.name, tensor.shape, part.box, part.first, part.count, {}, {}, {}};
-    int which = 0;
-    for (Tensor* target : {&slice.value, &slice.m, &slice.v}) {
-      if (which > moments) break;
+    TensorSlice slice{tensor.name, tensor.shape, part.box, part.first, part.count};
+    const auto make = [&](const std::string& dataset) {
       std::vector<float>& memory = memory_.emplace_back(static_cast<std::size_t>(part.count) + 1, -7.25f);
-      *target = Tensor(memory.data(), {part.count}, DType::f32);
       for (std::int64_t i = 0; i < part.count && generation >= 0; ++i) {
         const std::uint32_t bits =
-            bits_of(tensor.name, global_index(tensor.shape, part.box, part.first + i), generation, which);
+            bits_of(tensor.name, global_index(tensor.shape, part.box, part.first + i), generation, dataset);
         std::memcpy(&memory[static_cast<std::size_t>(i)], &bits, sizeof bits);
       }
-      ++which;
-    }
+      return Tensor(memory.data(), {part.count}, DType::f32);
+    };
+    slice.value = make(kValues);
+    for (const std::string& state : states(tensor.name)) slice.states.push_back({state, make(state)});
     slices_.push_back(slice);
   }
 }
 
 std::int64_t SliceMemory::wrong(int generation) const {
   std::int64_t wrong = 0;
-  for (const TensorSlice& slice : slices_) {
-    int which = 0;
-    for (const Tensor& tensor : {slice.value, slice.m, slice.v}) {
-      const int part = which++;
-      if (tensor.empty()) continue;
-      const float* numbers = tensor.as<float>();
+  for (const std::string& dataset : datasets_with(state_names(slices_))) {
+    for (const TensorSlice& slice : slices_in(dataset, slices_)) {
+      const float* numbers = slice.value.as<float>();
       for (std::int64_t i = 0; i < slice.count; ++i) {
         const std::uint32_t expected =
-            bits_of(slice.name, global_index(slice.global_shape, slice.box, slice.first + i), generation, part);
+            bits_of(slice.name, global_index(slice.global_shape, slice.box, slice.first + i), generation, dataset);
         std::uint32_t bits = 0;
         std::memcpy(&bits, numbers + i, sizeof bits);
         wrong += bits != expected;
@@ -192,15 +196,15 @@ TrainingState state_at(std::int64_t step) {
 }
 
 SaveReport save_as(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                   int generation, std::int64_t keep_last, int moments) {
-  return save_with({.keep_last = keep_last}, run, tensors, layout, generation, moments);
+                   int generation, std::int64_t keep_last, const StatesOf& states) {
+  return save_with({.keep_last = keep_last}, run, tensors, layout, generation, states);
 }
 
 SaveReport save_with(const SaveOptions& options, const std::string& run, const std::vector<GlobalTensor>& tensors,
-                     const Layout& layout, int generation, int moments) {
+                     const Layout& layout, int generation, const StatesOf& states) {
   SaveReport report;
   run_as_threads(static_cast<int>(layout.size()), [&](Communicator& world) {
-    const SliceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], moments, generation);
+    const SliceMemory memory(tensors, layout[static_cast<std::size_t>(world.rank())], states, generation);
     CpuDevice device;
     const SaveReport mine = save_checkpoint(world, run, state_at(generation), memory.slices(), device, options);
     if (world.rank() == 0) report = mine;
@@ -209,15 +213,15 @@ SaveReport save_with(const SaveOptions& options, const std::string& run, const s
 }
 
 Loaded load_newest(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                   int moments) {
-  return load(tensors, layout, moments, [&](Communicator& world, std::vector<std::string>& warnings) {
+                   const StatesOf& states) {
+  return load(tensors, layout, states, [&](Communicator& world, std::vector<std::string>& warnings) {
     return open_newest_checkpoint(world, run, warnings);
   });
 }
 
 Loaded load_named(const std::string& path, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                  int moments) {
-  return load(tensors, layout, moments, [&](Communicator& world, std::vector<std::string>& warnings) {
+                  const StatesOf& states) {
+  return load(tensors, layout, states, [&](Communicator& world, std::vector<std::string>& warnings) {
     return std::optional<CheckpointReader>(open_named_checkpoint(world, path, warnings));
   });
 }

@@ -44,11 +44,30 @@ Layout random_wishes(const std::vector<GlobalTensor>& tensors, int ranks, std::m
 /// `dimension` is -1; tensors with too few dimensions are split along 0).
 Layout split_along(const std::vector<GlobalTensor>& tensors, int ranks, int dimension);
 
-/// Slices with memory, and with this number of moments. With `generation` >= 0 they hold the numbers of that
-/// generation, else a pattern.
+/// The optimizer's states of each tensor, by its name: AdamW's of all tensors, one of them or none, or any others.
+class StatesOf {
+ public:
+  using Function = std::vector<std::string> (*)(const std::string& tensor);
+  StatesOf(int moments) : moments_(moments) {}
+  StatesOf(Function states) : function_(states) {}
+  std::vector<std::string> operator()(const std::string& tensor) const {
+    const std::vector<std::string> both{"m", "v"};
+    return function_ != nullptr ? function_(tensor) : std::vector(both.begin(), both.begin() + moments_);
+  }
+
+ private:
+  int moments_ = 0;
+  Function function_ = nullptr;
+};
+
+/// Matrices have one state, the others two, but for one that has none.
+std::vector<std::string> states_by_shape(const std::string& tensor);
+
+/// Slices with memory, and with these states. With `generation` >= 0 they hold the numbers of that generation, else a
+/// pattern.
 class SliceMemory {
  public:
-  SliceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, int moments,
+  SliceMemory(const std::vector<GlobalTensor>& tensors, const std::vector<Part>& parts, const StatesOf& states,
               int generation = -1);
   const std::vector<TensorSlice>& slices() const { return slices_; }
   /// The number of elements that do not have the exact bits of that generation.
@@ -63,9 +82,9 @@ TrainingState state_at(std::int64_t step);
 
 /// Saves `generation` as its step, on as many thread ranks as the layout has, and returns rank 0's report.
 SaveReport save_as(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                   int generation, std::int64_t keep_last = 0, int moments = 2);
+                   int generation, std::int64_t keep_last = 0, const StatesOf& states = 2);
 SaveReport save_with(const SaveOptions& options, const std::string& run, const std::vector<GlobalTensor>& tensors,
-                     const Layout& layout, int generation, int moments = 2);
+                     const Layout& layout, int generation, const StatesOf& states = 2);
 
 struct Loaded {
   std::int64_t step = -1;  ///< -1: there was none
@@ -76,9 +95,9 @@ struct Loaded {
 
 /// Loads the newest checkpoint (or the named one) in this layout, the step saying which numbers are expected.
 Loaded load_newest(const std::string& run, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                   int moments = 2);
+                   const StatesOf& states = 2);
 Loaded load_named(const std::string& path, const std::vector<GlobalTensor>& tensors, const Layout& layout,
-                  int moments = 2);
+                  const StatesOf& states = 2);
 
 /// Runs it and returns the Error it must throw.
 Error error_of(const std::function<void()>& work);

@@ -36,8 +36,9 @@ class SlicesOnDevice {
   template <class Body>
   void each(const Body& body) {
     for (std::size_t i = 0; i < home_.size(); ++i) {
-      for (Tensor TensorSlice::*tensor : {&TensorSlice::value, &TensorSlice::m, &TensorSlice::v}) {
-        if (!(home_[i].*tensor).empty()) body(there_[i].*tensor, home_[i].*tensor);
+      body(there_[i].value, home_[i].value);
+      for (std::size_t k = 0; k < home_[i].states.size(); ++k) {
+        body(there_[i].states[k].numbers, home_[i].states[k].numbers);
       }
     }
   }

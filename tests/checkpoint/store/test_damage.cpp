@@ -212,7 +212,7 @@ TEST_CASE("damage: a newer major version is refused and a newer minor read", "[c
   manifest["content"]["something_new"] = {1, 2, 3};
   write_manifest_with_checksum(file, manifest);
   CHECK(saved.load().step == 20);
-  manifest["format_version"] = "2.0";
+  manifest["format_version"] = "3.0";
   manifest["content"] = "anything";
   write_manifest_with_checksum(file, manifest);
   for (int named = 0; named < 2; ++named) {
@@ -221,7 +221,7 @@ TEST_CASE("damage: a newer major version is refused and a newer minor read", "[c
       if (named == 0) saved.load();
     });
     CHECK(error.exit_code() == 4);
-    CHECK_THAT(error.what(), Contains("2.0") && Contains("use a newer megatron_train"));
+    CHECK_THAT(error.what(), Contains("3.0") && Contains("use a newer megatron_train"));
   }
   manifest["format_version"] = "one";
   write_manifest_with_checksum(file, manifest);

@@ -2,6 +2,7 @@
 #include "checkpoint/store/layouts.h"
 #include "checkpoint/store/manifest.h"
 #include "checkpoint/store/open_datasets.h"
+#include "checkpoint/store/tensor_slices.h"
 #include "support/catch.h"
 
 using namespace megatron;
@@ -10,14 +11,14 @@ using namespace megatron::test;
 TEST_CASE("a dataset that is in use stays open while others come and go", "[checkpoint]") {
   const TemporaryFolder folder;
   const float number = 2.5f;
-  const TensorSlice slice{"a", {1}, {{0}, {1}}, 0, 1, {}, {}, {}};
+  const TensorSlice slice{"a", {1}, {{0}, {1}}, 0, 1};
   const auto file = [&](std::size_t rank) { return folder.file(rank_file_name(static_cast<int>(rank))); };
-  write_rank_file(file(0), 0, 1, {slice}, 0, [&](StateKind, std::int64_t) { return std::span(&number, 1); });
+  write_rank_file(file(0), 0, 1, {slice}, [&](const std::string&, std::int64_t) { return std::span(&number, 1); });
   for (std::size_t rank = 1; rank <= OpenDatasets::kMost + 1; ++rank) std::filesystem::copy(file(0), file(rank));
   OpenDatasets open;
   const auto read = [&](std::size_t rank) {
     float value = 0;
-    open.at(file(rank), StateKind::value).read(0, &value, 1);
+    open.at(file(rank), kValues).read(0, &value, 1);
     return value;
   };
   CHECK(read(0) == 2.5f);

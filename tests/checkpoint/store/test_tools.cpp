@@ -1,10 +1,12 @@
 // Tests of the parts of the offline tools: checkpoints streamed into other layouts, and comparisons across layouts.
+#include <array>
 #include <cmath>
 #include <cstring>
 
 #include "checkpoint/store/difference.h"
 #include "checkpoint/store/layouts.h"
 #include "checkpoint/store/new_checkpoint.h"
+#include "checkpoint/store/tensor_slices.h"
 #include "distributed/comm/thread_communicator.h"
 #include "support/catch.h"
 #include "support/open_checkpoint.h"
@@ -20,7 +22,7 @@ SliceLayout layout_of(const std::vector<GlobalTensor>& tensors, const Layout& la
     std::vector<TensorSlice> slices;
     for (const Part& part : layout[static_cast<std::size_t>(rank)]) {
       const GlobalTensor& tensor = tensors[static_cast<std::size_t>(part.tensor)];
-      slices.push_back({tensor.name, tensor.shape, part.box, part.first, part.count, {}, {}, {}});
+      slices.push_back({tensor.name, tensor.shape, part.box, part.first, part.count});
     }
     return slices;
   };
@@ -33,14 +35,14 @@ std::string save_numbers(const std::string& run, const std::function<float(int t
     std::deque<std::vector<float>> memory;
     std::vector<TensorSlice> slices;
     for (int tensor = 0; tensor < 2; ++tensor) {
-      TensorSlice slice{tensor == 0 ? "first" : "second", {5}, {{0}, {5}}, 0, 5, {}, {}, {}};
+      TensorSlice slice{tensor == 0 ? "first" : "second", {5}, {{0}, {5}}, 0, 5, {}, {{"m", {}}, {"v", {}}}};
       int kind = 0;
-      for (Tensor* target : {&slice.value, &slice.m, &slice.v}) {
+      for_each_tensor(slice, [&](Tensor& target) {
         std::vector<float>& numbers = memory.emplace_back();
         for (int i = 0; i < 5; ++i) numbers.push_back(number(tensor, i, kind));
-        *target = Tensor(numbers.data(), {5}, DType::f32);
+        target = Tensor(numbers.data(), {5}, DType::f32);
         ++kind;
-      }
+      });
       slices.push_back(slice);
     }
     CpuDevice device;
@@ -56,11 +58,11 @@ TEST_CASE("tools: a reshaped checkpoint has the bytes of that layout's own save"
   const auto tensors = some_tensors();
   for (int round = 0; round < 12; ++round) {
     CAPTURE(round);
-    const int moments = round % 3;
+    const StatesOf states = round % 4 < 3 ? StatesOf(round % 4) : StatesOf(states_by_shape);
     const TemporaryFolder folder;
     const Layout from = random_partition(tensors, 1 + round % 5, random), to = random_partition(tensors, 3, random);
-    const std::string saved = save_as(folder.file("from"), tensors, from, 6, 0, moments).path;
-    const std::string expected = save_as(folder.file("to"), tensors, to, 6, 0, moments).path;
+    const std::string saved = save_as(folder.file("from"), tensors, from, 6, 0, states).path;
+    const std::string expected = save_as(folder.file("to"), tensors, to, 6, 0, states).path;
     const CheckpointReader source = open_alone(saved);
     verify_coverage(source);
     const NewCheckpointReport report = rewrite_checkpoint(source, folder.file("cut/"), 3, layout_of(tensors, to));
@@ -71,7 +73,7 @@ TEST_CASE("tools: a reshaped checkpoint has the bytes of that layout's own save"
     }
     CHECK(report.bytes == bytes);
     CHECK(report.files + 1 == static_cast<int>(names_in(expected).size()));
-    CHECK(load_named(folder.file("cut"), tensors, split_along(tensors, 2, 1), moments).wrong == 0);
+    CHECK(load_named(folder.file("cut"), tensors, split_along(tensors, 2, 1), states).wrong == 0);
   }
 }
 
@@ -131,13 +133,14 @@ TEST_CASE("tools: a tool and a saving run keep each other's unfinished work", "[
 
   std::filesystem::remove_all(target);
   std::filesystem::remove_all(steps + "/.old_step_00000006");  // the run would put it back at the target
-  const TensorSlice whole = whole_tensors(source)[0];
+  const TensorSlice whole = slices_in(kValues, whole_tensors(source))[0];
   const std::vector<float> numbers(static_cast<std::size_t>(whole.count), 1.0f);
   const auto make = [&](const std::function<void(const std::string& pending)>& meanwhile) {
     write_new_checkpoint(
-        target, source.state(), 1, 0,
+        target, source.state(), 1,
         [&](int) {
-          return NewRankFile{{whole}, [&](StateKind, std::int64_t) { return std::span<const float>(numbers); }};
+          return NewRankFile{{whole},
+                             [&](const std::string&, std::int64_t) { return std::span<const float>(numbers); }};
         },
         meanwhile);
   };
@@ -182,12 +185,16 @@ TEST_CASE("the comparison names what differs, and by how much", "[checkpoint]") 
   const auto differences = compare_tensors(open_alone(a), open_alone(b), true);
   REQUIRE(differences.size() == 2);
   CHECK(differences[0].name == "first");
-  CHECK(differences[0].largest[0] == 0);
-  CHECK(differences[0].largest[1] == 20);
-  CHECK(std::isnan(differences[0].largest[2]));
-  CHECK(differences[0].differing == std::array<std::int64_t, 3>{0, 1, 1});
-  CHECK(differences[1].largest[0] == 0.5);
-  CHECK(differences[1].differing == std::array<std::int64_t, 3>{2, 0, 0});
+  REQUIRE(differences[0].numbers.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(differences[0].numbers[i].dataset == std::array{"value", "m", "v"}[i]);
+    CHECK(differences[0].numbers[i].differing == std::array{0, 1, 1}[i]);
+    CHECK(differences[1].numbers[i].differing == std::array{2, 0, 0}[i]);
+  }
+  CHECK(differences[0].numbers[0].largest == 0);
+  CHECK(differences[0].numbers[1].largest == 20);
+  CHECK(std::isnan(differences[0].numbers[2].largest));
+  CHECK(differences[1].numbers[0].largest == 0.5);
   CHECK_FALSE(differences[0].equal());
   CHECK_FALSE(differences[1].equal());
 
@@ -219,8 +226,11 @@ TEST_CASE("tools: comparison tells minus zero from zero and equal NaNs are equal
     return element == 2 ? -0.0f : number(tensor, element, kind);
   });
   const auto differences = compare_tensors(open_alone(a), open_alone(b), true);
-  CHECK(differences[0].largest == std::array<double, 3>{0, 0, 0});
-  CHECK(differences[0].differing == std::array<std::int64_t, 3>{1, 1, 1});
+  REQUIRE(differences[0].numbers.size() == 3);
+  for (const NumberDifference& each : differences[0].numbers) {
+    CHECK(each.largest == 0);
+    CHECK(each.differing == 1);
+  }
 }
 
 TEST_CASE("steps, facts, shapes and missing tensors are differences too", "[checkpoint]") {
@@ -238,10 +248,33 @@ TEST_CASE("steps, facts, shapes and missing tensors are differences too", "[chec
   CHECK_THAT(weights[2], Contains("renamed") && Contains("only in " + b.path()));
   const std::vector<std::string> all = other_differences(a, b, true);
   REQUIRE(all.size() == 7);
-  CHECK_THAT(all[3], Contains("moments: 2 and 0"));
+  CHECK_THAT(all[3], Contains("optimizer states: m, v and none"));
   CHECK_THAT(all[4], Contains("step: 6 and 7"));
   CHECK(compare_tensors(a, b, true).size() == tensors.size() - 2);
   CHECK(other_differences(a, a, true).empty());
+}
+
+TEST_CASE("tools: comparison tells other states, and compares common ones", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto tensors = some_tensors();
+  const Layout layout = split_along(tensors, 2, 0);
+  const auto reversed = [](const std::string& tensor) {
+    return tensor == "one" ? std::vector<std::string>{"momentum"} : states_by_shape(tensor);
+  };
+  const auto a = open_alone(save_as(folder.file("a"), tensors, layout, 6, 0, states_by_shape).path);
+  const auto b = open_alone(save_as(folder.file("b"), tensors, layout, 6, 0, StatesOf(+reversed)).path);
+  const auto c = open_alone(save_as(folder.file("c"), tensors, layout, 6).path);
+  CHECK(other_differences(a, b, true) == std::vector<std::string>{"optimizer states of tensor one: none and momentum"});
+  CHECK(other_differences(a, c, true) == std::vector<std::string>{"optimizer states: m, momentum, v and m, v"});
+  CHECK(other_differences(a, c, false).empty());
+  for (const TensorDifference& tensor : compare_tensors(a, c, true)) {
+    CAPTURE(tensor.name);
+    CHECK(tensor.equal());
+    CHECK(tensor.numbers.size() == (states_by_shape(tensor.name).size() == 2 ? 3 : 1));
+  }
+  for (const TensorDifference& tensor : compare_tensors(a, b, true)) {
+    CHECK(tensor.numbers.size() == 1 + states_by_shape(tensor.name).size());
+  }
 }
 
 TEST_CASE("of the rest of the state those keys are compared that are asked for", "[checkpoint]") {

@@ -146,6 +146,19 @@ TEST_CASE("time estimate: all columns of a question, no vocabulary of a task") {
   CHECK(elements() == Approx(4 * labels));
 }
 
+TEST_CASE("time estimate: an update moves each of the optimizer's states twice") {
+  const Config config = Planned(1).config;
+  const MachineSpeed speed{.flops_per_second = 1e9, .bytes_per_second = 1e9};
+  const auto seconds = [&](std::int64_t states) {
+    MemoryPlan plan;
+    plan.updated = 1000;
+    plan.updated_states = states * plan.updated;
+    return work_seconds(config, plan, speed) - work_seconds(config, MemoryPlan{}, speed);
+  };
+  CHECK(seconds(2) == Approx(12 * 4 * 1000 / 1e9));
+  CHECK(seconds(0) == Approx(8 * 4 * 1000 / 1e9));
+}
+
 TEST_CASE("time estimate: ranks that share cores take turns, a pipeline waits") {
   const Planned one(1), eight(8);
   const MachineSpeed speed{.flops_per_second = 1e9, .bytes_per_second = 1e9};

@@ -104,7 +104,11 @@ TEST_CASE("parameter table: every family has the plan's total and one order") {
     CHECK_FALSE(row.stages.empty());
     if (row.trained) elements += row.record.global_shape.elements();
   }
-  for (const MemoryPlan& plan : plan_stages(config, grid_shape(config))) counted += plan.stage_parameters;
+  for (const MemoryPlan& plan : plan_stages(config, grid_shape(config))) {
+    counted += plan.stage_parameters;
+    CHECK(plan.stage_numbers == 3 * plan.stage_parameters);  // with AdamW's two states
+    CHECK(plan.updated_states == 2 * plan.updated);
+  }
   CHECK(elements == counted);
   CHECK(names_of(rows) == names_of(parameter_rows(config_of({.variant = layout.variant}))));
   CHECK(parameter_table(config).ends_with(fmt::format(" {}\n", counted)));

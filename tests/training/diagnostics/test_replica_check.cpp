@@ -45,7 +45,8 @@ Tensor target_of(const Flip& flip, Replica& replica) {
     if (flip.hurt == Hurt::value) return parameter.value.view({parameter.elements()});
     for (const FlatRange& part : ParameterStore::parts_in(parameter, replica.optimizer().owned())) {
       const Optimizer::State state = replica.optimizer().state(part);
-      return flip.hurt == Hurt::master ? state.master : flip.hurt == Hurt::first_moment ? state.m : state.v;
+      return flip.hurt == Hurt::master ? state.master
+                                       : numbers_of(state.states, flip.hurt == Hurt::first_moment ? "m" : "v");
     }
   }
   return {};
@@ -172,7 +173,7 @@ TEST_CASE("replica check: a bit flipped in a key shared by tensor ranks is named
                 .hurt = Hurt::second_moment,
                 .distributed = true,
                 .variant = like_llama},
-               "\n  layers.3.attention.key.weight [part [8, 32] at [0, 0]] (second moment", ": rank 4 (",
+               "\n  layers.3.attention.key.weight [part [8, 32] at [0, 0]] (state v", ": rank 4 (",
                ") and rank 5 (");
 }
 
@@ -186,7 +187,7 @@ TEST_CASE("replica check: a bit flipped in a stage's tied table is named", "[fau
 TEST_CASE("replica check: a bit flipped in the optimizer's state is named by part", "[fault-37]") {
   // Tied tables are cut alike on their stages, and tensor ranks cut their buffers alike.
   require_told({.shape = {.tensor = 4}, .name = "layers.1.attention_norm.bias", .rank = 3, .hurt = Hurt::first_moment},
-               "\n  layers.1.attention_norm.bias (first moment): rank 3 (", ") disagrees with the 3 others");
+               "\n  layers.1.attention_norm.bias (state m): rank 3 (", ") disagrees with the 3 others");
   require_told({.shape = {.tensor = 4, .data = 2},
                 .name = "layers.1.attention_norm.bias",
                 .rank = 2,
@@ -199,13 +200,13 @@ TEST_CASE("replica check: a bit flipped in the optimizer's state is named by par
                 .rank = 3,
                 .hurt = Hurt::second_moment,
                 .distributed = true},
-               "\n  layers.3.mlp_norm.weight (second moment, elements 0 to 31): rank 2 (", ") and rank 3 (");
+               "\n  layers.3.mlp_norm.weight (state v, elements 0 to 31): rank 2 (", ") and rank 3 (");
   require_told({.shape = {.data = 2, .pipeline = 2},
                 .name = "embedding.word.weight",
                 .rank = 3,
                 .hurt = Hurt::first_moment,
                 .distributed = true},
-               "\n  embedding.word.weight (first moment, elements 1024 to 2047): rank 1 (", ") and rank 3 (");
+               "\n  embedding.word.weight (state m, elements 1024 to 2047): rank 1 (", ") and rank 3 (");
 }
 
 TEST_CASE("replica check: a run compares regularly and saves only equal copies", "[fault-37]") {

@@ -206,15 +206,15 @@ std::map<std::string, std::vector<float>> whole_contents(const std::string& chec
     std::vector<TensorSlice> slices;
     for (const auto& [name, stored] : reader.tensors()) {
       const std::int64_t count = stored.shape.elements();
-      TensorSlice slice{name, stored.shape, {stored.shape, stored.shape}, 0, count, {}, {}, {}};
+      TensorSlice slice{name, stored.shape, {stored.shape, stored.shape}, 0, count};
       for (int i = 0; i < stored.shape.rank(); ++i) slice.box.offset[i] = 0;
-      int which = 0;
-      for (Tensor* tensor : {&slice.value, &slice.m, &slice.v}) {
-        if (which > reader.moments()) break;
-        std::vector<float>& memory = contents[fmt::format("{} {}", name, which++)];
+      const auto memory_of = [&, tensor = name](const std::string& dataset) {
+        std::vector<float>& memory = contents[tensor + " " + dataset];
         memory.resize(static_cast<std::size_t>(count));
-        *tensor = Tensor(memory.data(), {count}, DType::f32);
-      }
+        return Tensor(memory.data(), {count}, DType::f32);
+      };
+      slice.value = memory_of("value");
+      for (const std::string& state : stored.states) slice.states.push_back({state, memory_of(state)});
       slices.push_back(slice);
     }
     CpuDevice device;
@@ -307,7 +307,8 @@ TEST_CASE("a run is resumed with the optimizer that it began with, or refused", 
   plain.optimizer.momentum = 0;
   train(plain, "", folder.file("plain"));
   require_error(ErrorKind::checkpoint,
-                {"trained with optimizer.momentum = 0", "optimizer.momentum = 0.9", "resume with 0"},
+                {"has the optimizer's states [], and this run continues [m]", "another value of optimizer.momentum",
+                 "initialize_from"},
                 [&] { train(sgd, at(folder.file("plain"), 2), folder.file("other")); });
   CHECK(train(plain, at(folder.file("sgd"), 2), folder.file("from sgd")).size() == 2);
 }

@@ -167,7 +167,7 @@ TensorSlice slice_of(const std::string& name, const Shape& shape, std::vector<fl
   const auto count = static_cast<std::int64_t>(values.size());
   Shape origin = shape;
   for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
-  return {name, shape, {origin, shape}, 0, count, Tensor(values.data(), {count}, DType::f32), {}, {}};
+  return {name, shape, {origin, shape}, 0, count, Tensor(values.data(), {count}, DType::f32)};
 }
 
 WholeTensors small_reference() {
@@ -200,8 +200,8 @@ std::vector<TensorDifference> compare_two(const std::function<void(int rank, Nam
     std::vector<TensorSlice> held;
     for (auto& [name, numbers] : values) {
       const auto count = static_cast<std::int64_t>(numbers.size());
-      TensorSlice slice{name, {2}, {{0}, {2}}, 0, count, {}, {}, {}};
-      if (count == 6) slice = {name, {kRows, kColumns}, {{0, 2 * rank}, {kRows, 2}}, 0, count, {}, {}, {}};
+      TensorSlice slice{name, {2}, {{0}, {2}}, 0, count};
+      if (count == 6) slice = {name, {kRows, kColumns}, {{0, 2 * rank}, {kRows, 2}}, 0, count};
       slice.value = Tensor(numbers.data(), {count}, DType::f32);
       held.push_back(slice);
     }
@@ -304,7 +304,7 @@ TEST_CASE("verify: missing or doubled or unknown gradients name the parameter") 
       std::vector<TensorSlice> held;
       for (const std::int64_t first : firsts) {
         const std::int64_t at = first >= 0 ? first : 2 * world.rank();
-        held.push_back({"final_norm.gain", {4}, {{0}, {4}}, at, 2, {}, {}, {}});
+        held.push_back({"final_norm.gain", {4}, {{0}, {4}}, at, 2});
         held.back().value = Tensor(values.data() + at, {2}, DType::f32);
       }
       compare_tensors(world, world.rank() == 0 ? &reference : nullptr, held, 1, *backend.device);

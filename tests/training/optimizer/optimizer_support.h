@@ -12,7 +12,7 @@
 
 namespace megatron::test {
 
-inline constexpr OptimizerSettings kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = 1};
+inline const OptimizerConfig kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_grad_norm = 1};
 inline constexpr UpdateSettings kUpdate{.learning_rate = 1e-2, .weight_decay = 0.1};
 
 inline Parameter parameter_of(const std::string& name, Shape shape, bool decay, bool owner = true) {
@@ -47,6 +47,11 @@ inline void set_values(const ParameterStore& store) {
     const Owned<float> value = random_tensor({parameter.elements()}, hash_name(parameter.name) + 1);
     std::copy(value.values().begin(), value.values().end(), parameter.value.as<float>());
   }
+}
+
+/// The memory of one state.
+inline Tensor state_of(const Optimizer& optimizer, std::string_view name) {
+  return numbers_of(optimizer.all_states(), name);
 }
 
 /// All of it, in f32 and with those values.

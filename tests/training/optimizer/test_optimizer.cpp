@@ -37,7 +37,7 @@ struct Reference {
 
   void update(const ParameterStore& store, double gradient_norm) {
     ++step;
-    const double factor = std::min(1.0, kSettings.clip_norm / (gradient_norm + 1e-6));
+    const double factor = std::min(1.0, kSettings.clip_grad_norm / (gradient_norm + 1e-6));
     const double beta1 = as_float(kSettings.beta1), beta2 = as_float(kSettings.beta2);
     for (std::size_t k = 0; k < states.size(); ++k) {
       const Parameter& parameter = store.at(static_cast<int>(k));
@@ -74,7 +74,7 @@ TEST_CASE("AdamW: follows its fp64 reference and decays only where it belongs") 
       CAPTURE(step);
       set_gradients(store, static_cast<std::uint64_t>(step), step % 2 == 0 ? 0.05 : 0.8);
       const double norm = norm_of(store);
-      if (norm > kSettings.clip_norm) ++clipped;
+      if (norm > kSettings.clip_grad_norm) ++clipped;
       reference.update(store, norm);
       const UpdateResult result = update(optimizer, backend, grid, kUpdate);
       CHECK(result.gradient_norm == Approx(norm).epsilon(1e-6));
@@ -84,10 +84,10 @@ TEST_CASE("AdamW: follows its fp64 reference and decays only where it belongs") 
         const Parameter& parameter = store.all()[k];
         INFO(parameter.name);
         CHECK(difference(parameter.value, reference.states[k].value, 2e-6) == "");
-        CHECK(difference(optimizer.m().slice(0, parameter.first, parameter.elements()), reference.states[k].m, 2e-6) ==
-              "");
-        CHECK(difference(optimizer.v().slice(0, parameter.first, parameter.elements()), reference.states[k].v, 2e-6) ==
-              "");
+        CHECK(difference(state_of(optimizer, "m").slice(0, parameter.first, parameter.elements()),
+                         reference.states[k].m, 2e-6) == "");
+        CHECK(difference(state_of(optimizer, "v").slice(0, parameter.first, parameter.elements()),
+                         reference.states[k].v, 2e-6) == "");
       }
     }
     CHECK(clipped == 4);
@@ -100,7 +100,7 @@ TEST_CASE("AdamW: follows its fp64 reference and decays only where it belongs") 
     for (std::int64_t i = 0; i < store.flat_elements(); ++i) {
       if (used[static_cast<std::size_t>(i)]) continue;
       CHECK(store.values().as<float>()[i] == 0);
-      CHECK(optimizer.m().as<float>()[i] == 0);
+      CHECK(state_of(optimizer, "m").as<float>()[i] == 0);
     }
   });
 }
@@ -116,8 +116,8 @@ TEST_CASE("moments and the update count carry on where they were put") {
     update(through, backend, grid, kUpdate);
     const std::vector<float> values = copy_of(store.values());
     Optimizer resumed(store, kSettings, *backend.device, *backend.ops);
-    backend.ops->copy(through.m(), resumed.m());
-    backend.ops->copy(through.v(), resumed.v());
+    backend.ops->copy(state_of(through, "m"), state_of(resumed, "m"));
+    backend.ops->copy(state_of(through, "v"), state_of(resumed, "v"));
     resumed.set_updates(through.updates());
     set_gradients(store, 2, 0.3);
     update(through, backend, grid, kUpdate);
@@ -135,14 +135,14 @@ TEST_CASE("clip_norm 0 leaves gradients as they are") {
     Backend backend = make_cpu_backend();
     ParameterStore store;
     make_small(store, backend);
-    OptimizerSettings settings = kSettings;
-    settings.clip_norm = 0;
+    OptimizerConfig settings = kSettings;
+    settings.clip_grad_norm = 0;
     Optimizer optimizer(store, settings, *backend.device, *backend.ops);
     set_gradients(store, 1, 100);
     const UpdateResult result = update(optimizer, backend, grid, kUpdate);
     CHECK(result.gradient_norm > 100);
     const float g = store.at(0).gradient.as<float>()[0];
-    CHECK(static_cast<double>(optimizer.m().as<float>()[0]) ==
+    CHECK(static_cast<double>(state_of(optimizer, "m").as<float>()[0]) ==
           Approx((1 - 0.9) * static_cast<double>(g)).epsilon(1e-5));
   });
 }
@@ -219,10 +219,10 @@ TEST_CASE("SGD: momentum and L2 decay and clipping without unneeded memory") {
       Backend backend = make_cpu_backend();
       ParameterStore store;
       make_small(store, backend);
-      const OptimizerSettings settings{.rule = UpdateRule::sgd, .momentum = momentum, .clip_norm = 1};
+      const OptimizerConfig settings{.name = "sgd", .momentum = momentum, .clip_grad_norm = 1};
       Optimizer optimizer(store, settings, *backend.device, *backend.ops);
-      CHECK(optimizer.m().empty() == (momentum == 0));
-      CHECK(optimizer.v().empty());
+      CHECK(state_of(optimizer, "m").empty() == (momentum == 0));
+      CHECK(state_of(optimizer, "v").empty());
       const std::size_t one_moment = 4 * static_cast<std::size_t>(store.flat_elements());
       CHECK(optimizer.state_bytes() == (momentum == 0 ? 0 : one_moment));
       Reference reference(store);
@@ -307,5 +307,77 @@ TEST_CASE("gradient norm: neighbouring parameters are one sum of squares") {
     CHECK(result.gradient_norm == Approx(norm_of(store)).epsilon(1e-6));
     // Up to the copy that another rank counts, after it, and the copy by itself: 48 + 48 + 10, 50 and 9 elements.
     CHECK(ops.elements == std::vector<std::int64_t>{106, 50, 9});
+  });
+}
+
+namespace {
+
+/// AdamW for what decays and SGD for the others.
+const UpdateRule& by_decay(const OptimizerConfig& config, const Parameter& parameter) {
+  return parameter.decay ? rule_of(config, parameter) : rule_of({.name = "sgd"}, parameter);
+}
+
+}  // namespace
+
+TEST_CASE("optimizer: parameters of two rules train as with each alone") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const int ranks = GENERATE(1, 2);
+  CAPTURE(name_of(type), ranks);
+  run_as_threads(ranks, [&](Communicator& world) {
+    const ProcessGrid grid(world, {.data = ranks});
+    Backend backend = make_cpu_backend();
+    OptimizerConfig config = kSettings;
+    config.clip_grad_norm = 0;  // the norm is of all parameters
+    OptimizerConfig sgd = config;
+    sgd.name = "sgd";
+    struct Training {
+      ParameterStore store;
+      std::unique_ptr<ParameterAllGather> gathers;
+      std::unique_ptr<Optimizer> optimizer;
+    } mixed, with_adamw, with_sgd;
+    for (Training* training : {&mixed, &with_adamw, &with_sgd}) {
+      declare_all(training->store);
+      training->store.allocate(*backend.device, type, {ranks}, 60);
+      training->gathers = std::make_unique<ParameterAllGather>(grid, training->store);
+      training->optimizer =
+          std::make_unique<Optimizer>(training->store, training == &with_sgd ? sgd : config, *backend.device,
+                                      *backend.ops, training->gathers.get(), training == &mixed ? by_decay : rule_of);
+      training->optimizer->initialize(3);
+      for (std::uint64_t step = 1; step <= 3; ++step) {
+        set_gradients(training->store, step, 0.3);
+        update(*training->optimizer, backend, grid, kUpdate);
+      }
+      training->gathers->finish();
+    }
+    const auto numbers = [](const ParameterStore& store, int index) {
+      const Parameter& parameter = store.at(index);
+      const auto* bytes = static_cast<const std::byte*>(parameter.value.data());
+      return std::vector<std::byte>(bytes, bytes + parameter.value.bytes());
+    };
+    std::int64_t states = 0, masters = 0;
+    for (std::size_t k = 0; k < mixed.store.all().size(); ++k) {
+      const Parameter& parameter = mixed.store.all()[k];
+      const Training& alone = parameter.decay ? with_adamw : with_sgd;
+      const int index = static_cast<int>(k);
+      communicator_cases::expect(numbers(mixed.store, index) == numbers(alone.store, index), "{}", parameter.name);
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, mixed.optimizer->owned())) {
+        const Optimizer::State here = mixed.optimizer->state(part), there = alone.optimizer->state(part);
+        communicator_cases::expect(here.states.size() == (parameter.decay ? 2 : 1), "{}", parameter.name);
+        communicator_cases::expect(copy_of(here.master) == copy_of(there.master), "{}", parameter.name);
+        for (const auto& [name, tensor] : here.states) {
+          communicator_cases::expect(copy_of(tensor) == copy_of(numbers_of(there.states, name)), "{} of {}", name,
+                                     parameter.name);
+        }
+      }
+    }
+    for (const auto& [name, tensor] : mixed.optimizer->all_states()) states += tensor.elements();
+    for (const FlatRange& range : mixed.optimizer->owned()) masters += type == DType::f32 ? 0 : range.count;
+    const std::size_t bytes = mixed.optimizer->state_bytes();
+    communicator_cases::expect(bytes == static_cast<std::size_t>(4 * (states + masters)), "{} bytes", bytes);
+    communicator_cases::expect(bytes < with_adamw.optimizer->state_bytes(), "{} bytes", bytes);
+    communicator_cases::expect(bytes > with_sgd.optimizer->state_bytes(), "{} bytes", bytes);
+    const Shard shard = mixed.gathers->shard();
+    communicator_cases::expect(bytes == Optimizer::state_bytes(mixed.store, shard, config, by_decay), "{} bytes",
+                               bytes);
   });
 }

@@ -41,8 +41,8 @@ std::vector<RankState> train_with(float bad, int bad_rank, bool check_unchanged,
     RankState& state = states[static_cast<std::size_t>(world.rank())];
     const auto snapshot = [&] {
       state.values = copy_of(store.values());
-      state.m = copy_of(optimizer.m());
-      state.v = copy_of(optimizer.v());
+      state.m = copy_of(state_of(optimizer, "m"));
+      state.v = copy_of(state_of(optimizer, "v"));
       state.count = optimizer.updates();
     };
     const auto seed = static_cast<std::uint64_t>(100 * world.rank());
@@ -313,8 +313,8 @@ Assembled train_on_data_ranks(int ranks, DType type, bool distributed) {
           std::copy_n(tensor.as<float>(), part.count, whole.begin() + (part.first - parameter.first));
         };
         put(state.master, result.master);
-        put(state.m, result.m);
-        put(state.v, result.v);
+        put(numbers_of(state.states, "m"), result.m);
+        put(numbers_of(state.states, "v"), result.v);
       }
     }
   });

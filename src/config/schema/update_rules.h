@@ -1,0 +1,47 @@
+// The table of update rules: what all layers but the optimizer must know of one. Its update is in the row of the same
+// name in training/optimizer/update_rules.cpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/core/named_rows.h"
+
+namespace megatron {
+
+/// A few names, those that come first.
+struct Names {
+  std::array<std::string_view, 3> all{};
+
+  constexpr const std::string_view* begin() const { return all.data(); }
+  constexpr const std::string_view* end() const { return std::find(all.data(), all.data() + all.size(), ""); }
+  constexpr std::size_t size() const { return static_cast<std::size_t>(end() - begin()); }
+  constexpr bool contains(std::string_view name) const { return std::find(begin(), end(), name) != end(); }
+};
+
+struct UpdateRuleFacts {
+  std::string_view name;        ///< optimizer.name
+  Names states;                 ///< numbers that it keeps of each element, by their names in checkpoints
+  Names keys;                   ///< keys of [optimizer] that it reads and not all rules do
+  bool needs_matrices = false;  ///< the update of an element depends on the whole matrix that has it
+};
+
+inline constexpr std::array kUpdateRules{
+    UpdateRuleFacts{.name = "adamw", .states = {"m", "v"}, .keys = {"betas", "epsilon"}},
+    UpdateRuleFacts{.name = "sgd", .states = {"m"}, .keys = {"momentum"}},
+};
+
+/// The names of the rules that read a key.
+inline std::vector<std::string> update_rules_with(std::string_view key) {
+  std::vector<std::string> names;
+  for (const UpdateRuleFacts& row : kUpdateRules) {
+    if (row.keys.contains(key)) names.emplace_back(row.name);
+  }
+  return names;
+}
+
+}  // namespace megatron
