@@ -260,6 +260,12 @@ struct SquareSumArgs {
   ConstTensor x;
   Tensor total;  ///< adds, f64 [1]
 };
+/// x /= sqrt(square_sum) + epsilon.
+struct DivideByNormArgs {
+  Tensor x;                ///< f32 [n], in place
+  ConstTensor square_sum;  ///< f64 [1]
+  float epsilon = 0;
+};
 /// For gradients that are loss_scale times the loss': norm = sqrt(square_sum) / loss_scale; factor = min(1, maximum /
 /// (norm + 1e-6)) / loss_scale, 1 / loss_scale if maximum is 0; skip = 1 if the norm or
 /// one of also_finite is not finite, else 0.

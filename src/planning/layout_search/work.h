@@ -88,6 +88,7 @@ class Work {
   static Memory adamw(const AdamWArgs& a) { return moved("adamw", a.value, a.value, a.gradient, a.m, a.m, a.v, a.v); }
   static Memory sgd(const SgdArgs& a) { return moved("sgd", a.value, a.value, a.gradient, a.m, a.m); }
   static Memory square_sum(const SquareSumArgs& a) { return moved("square_sum", a.x); }
+  static Memory divide_by_norm(const DivideByNormArgs& a) { return moved("divide_by_norm", a.x, a.x); }
   static Memory clip_factor(const ClipFactorArgs& a) { return moved("clip_factor", a.norm); }
   static Memory normal(const NormalArgs& a) { return moved("normal", a.y); }
   static Memory fill(const Tensor& y, double) { return moved("fill", y); }

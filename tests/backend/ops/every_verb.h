@@ -225,6 +225,8 @@ inline Results flat_verbs(Ops& ops, std::int64_t n) {
   Owned<double> total({1}, 0.25), wide({n});
   ops.square_sum({x, total});
   keep(results, "square_sum", total);
+  ops.divide_by_norm({.x = value, .square_sum = total, .epsilon = 0.5f});
+  keep(results, "divide_by_norm", value);
   ops.normal({.y = value, .key = 5, .first_row = 3, .global_columns = n});
   keep(results, "normal", value);
   const Tensor rows(value.tensor().data(), {3, n / 3}, DType::f32);
