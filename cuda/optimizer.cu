@@ -84,6 +84,17 @@ __global__ void __launch_bounds__(kBlockThreads) square_sum_kernel(const float* 
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
+template <int widest>
+__global__ void __launch_bounds__(kBlockThreads)
+    divide_by_norm_kernel(float* x, const double* square_sum, double epsilon, std::int64_t n) {
+  const auto factor = static_cast<float>(1 / (sqrt(*square_sum) + epsilon));
+  for_each_vector<widest>(n, [&]<int width>(std::int64_t at, Width<width>) {
+    auto elements = load_vector<width>(x + at);
+    for (int i = 0; i < width; ++i) elements.values[i] *= factor;
+    store_global(x + at, elements);
+  });
+}
+
 struct StepSquares {
   const double *one_copy, *all, *uncounted;
 };
@@ -159,6 +170,16 @@ void CudaOps::square_sum(const SquareSumArgs& args) {
   auto* partial = reinterpret_cast<double*>(scratch(shape.grid.x * sizeof(double)));
   launch(stream_, shape, vectors ? square_sum_kernel<4> : square_sum_kernel<1>, x, partial, n);
   add_partial_sums(stream_, partial, shape.grid.x, total);
+}
+
+void CudaOps::divide_by_norm(const DivideByNormArgs& args) {
+  const std::int64_t n = args.x.elements();
+  float* x = elements_of<float>("divide_by_norm", args.x, n);
+  const double* square_sum = elements_of<double>("divide_by_norm", args.square_sum, 1);
+  if (n == 0) return;
+  const bool vectors = aligned(x);
+  launch(stream_, elementwise_shape(n, vectors ? 4 : 1), vectors ? divide_by_norm_kernel<4> : divide_by_norm_kernel<1>,
+         x, square_sum, static_cast<double>(args.epsilon), n);
 }
 
 void CudaOps::judge_step(const JudgeStepArgs& args) {

@@ -122,6 +122,17 @@ void CpuOps::square_sum(const SquareSumArgs& args) {
   *f64_scalar("square_sum", args.total) += sum;
 }
 
+void CpuOps::divide_by_norm(const DivideByNormArgs& args) {
+  const std::int64_t n = args.x.elements();
+  float* x = elements_of<float>("divide_by_norm", args.x, n);
+  const double norm = std::sqrt(*elements_of<double>("divide_by_norm", args.square_sum, 1));
+  const auto factor = static_cast<float>(1 / (norm + static_cast<double>(args.epsilon)));
+  team_.elements(n, [=](std::int64_t first, std::int64_t last) {
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) x[i] *= factor;
+  });
+}
+
 void CpuOps::judge_step(const JudgeStepArgs& args) {
   internal_check(args.loss_scale > 0, "judge_step: a loss scale that is not positive", args.loss_scale);
   const std::int64_t terms = args.losses.elements();

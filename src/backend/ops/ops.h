@@ -260,6 +260,12 @@ struct SquareSumArgs {
   ConstTensor x;
   Tensor total;  ///< adds, f64 [1]
 };
+/// x /= sqrt(square_sum) + epsilon.
+struct DivideByNormArgs {
+  Tensor x;                ///< f32 [n], in place
+  ConstTensor square_sum;  ///< f64 [1]
+  float epsilon = 0;
+};
 /// Judges a step by sums over its ranks. Its gradients are loss_scale times the loss', so that a sum of their squares
 /// has the norm sqrt(sum) / loss_scale. norm = that of square_sum; factor = min(1, maximum / (norm + 1e-6)) /
 /// loss_scale, 1 / loss_scale if maximum is 0; bad_loss = 1 if one of the losses is not finite, else 0; skip = 1 if

@@ -40,6 +40,7 @@
   VERB(adamw, (const AdamWArgs& args), (args))                                     \
   VERB(sgd, (const SgdArgs& args), (args))                                         \
   VERB(square_sum, (const SquareSumArgs& args), (args))                            \
+  VERB(divide_by_norm, (const DivideByNormArgs& args), (args))                     \
   VERB(judge_step, (const JudgeStepArgs& args), (args))                            \
   VERB(normal, (const NormalArgs& args), (args))                                   \
   VERB(fill, (Tensor y, double value), (y, value))                                 \

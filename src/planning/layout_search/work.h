@@ -90,6 +90,7 @@ class Work {
   }
   static Memory sgd(const SgdArgs& a) { return of_parameters(moved("sgd", a.value, a.value, a.gradient, a.m, a.m)); }
   static Memory square_sum(const SquareSumArgs& a) { return of_parameters(moved("square_sum", a.x)); }
+  static Memory divide_by_norm(const DivideByNormArgs& a) { return of_parameters(moved("divide_by_norm", a.x, a.x)); }
   static Memory judge_step(const JudgeStepArgs& a) {
     return moved("judge_step", a.square_sum, a.all_square_sum, a.uncounted_square_sum, a.losses, a.norm, a.factor,
                  a.skip, a.bad_loss);

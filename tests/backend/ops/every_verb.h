@@ -229,6 +229,8 @@ inline Results flat_verbs(Ops& ops, std::int64_t n) {
   const auto judged = [&](std::int64_t i) { return judgement.tensor().slice(0, i, 1); };
   ops.judge_step({total, total, total, total, 1, 4, judged(0), judged(1), judged(2), judged(3)});
   keep(results, "judge_step", judgement);
+  ops.divide_by_norm({.x = value, .square_sum = total, .epsilon = 0.5f});
+  keep(results, "divide_by_norm", value);
   ops.normal({.y = value, .key = 5, .first_row = 3, .global_columns = n});
   keep(results, "normal", value);
   const Tensor rows(value.tensor().data(), {3, n / 3}, DType::f32);

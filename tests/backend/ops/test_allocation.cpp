@@ -81,6 +81,7 @@ TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run",
   ops.read(one, &host);
   ops.route_backward({probabilities, chosen, counts, mean, gates, 0, logits, true, 1, 1});
   ops.square_sum({dtable, total});
+  ops.divide_by_norm({.x = dtable, .square_sum = total});
   ops.judge_step({total, total, total, total, 1, 1, mean.tensor().slice(0, 0, 1), one, zero, bad_loss});
   ops.adamw({.value = dtable, .gradient = dtable, .m = dtable, .v = dtable, .clip_factor = one, .skip = zero});
   ops.sgd({.value = dtable, .gradient = dtable, .m = dtable, .clip_factor = one, .skip = zero});

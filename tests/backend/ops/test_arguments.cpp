@@ -139,6 +139,8 @@ TEST_CASE("arguments: differing dtypes in one call are an error naming both") {
           ops.dispatch_rows({half, chosen, {}, 1, x});
         }) == "dispatch_rows: a tensor of f32 where bf16 is due");
   CHECK(complaint([&] { ops.square_sum({half, total}); }) == "square_sum: a tensor of bf16 where f32 is due");
+  CHECK(complaint([&] { ops.divide_by_norm({half, total}); }) == "divide_by_norm: a tensor of bf16 where f32 is due");
+  CHECK(complaint([&] { ops.divide_by_norm({x, one}); }) == "divide_by_norm: a tensor of f32 where f64 is due");
   CHECK(complaint([&] {
           ops.adamw({.value = half, .gradient = half, .m = half, .v = half, .clip_factor = one, .skip = one});
         }) == "adamw: a tensor of bf16 where f32 is due");

@@ -145,6 +145,35 @@ TEST_CASE("square_sum adds in double") {
   CHECK(total[0] == Approx(40 * std::pow(static_cast<double>(1e30f), 2)).epsilon(1e-13));
 }
 
+TEST_CASE("divide_by_norm: elements over the norm and epsilon") {
+  const Backend backend = make_test_backend();
+  for (const std::int64_t n : {0, 1, 7, 33, 1030, 100000}) {
+    for (const std::int64_t first : {0, 1}) {  // aligned, and not
+      CAPTURE(n, first);
+      Owned<float> x = random_tensor({n + 2}, 1);
+      const Owned<float> before = x;
+      const Owned<double> square_sum({1}, 6.25);
+      backend.ops->divide_by_norm({.x = x.tensor().slice(0, first, n), .square_sum = square_sum, .epsilon = 0.5f});
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < n + 2; ++i) {
+        const bool inside = i >= first && i < first + n;
+        const double want = inside ? before.value(i) / 3 : before.value(i);
+        if (std::abs(x.value(i) - want) > (inside ? 1e-7 * std::abs(want) : 0)) ++wrong;
+      }
+      CHECK(wrong == 0);
+    }
+  }
+  Owned<float> large({2}, {3e30f, -4e30f}), zero({2});  // the square of the norm is no float
+  Owned<double> square_sum({1});
+  backend.ops->square_sum({.x = large, .total = square_sum});
+  backend.ops->divide_by_norm({.x = large, .square_sum = square_sum});
+  CHECK(static_cast<double>(large[0]) == Approx(0.6).epsilon(1e-7));
+  CHECK(static_cast<double>(large[1]) == Approx(-0.8).epsilon(1e-7));
+  const Owned<double> nothing({1});
+  backend.ops->divide_by_norm({.x = zero, .square_sum = nothing, .epsilon = 1e-7f});
+  CHECK(zero.values() == std::vector<float>{0, 0});
+}
+
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
