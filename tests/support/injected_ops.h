@@ -9,13 +9,14 @@
 namespace megatron::test {
 
 /// Passes every verb on; after a forward layer normalisation `after_norm` may damage what it has made or read, after a
-/// backward one `after_norm_backward`, after the loss `after_loss`.
+/// backward one `after_norm_backward`, after the loss `after_loss`; after a sum of squares, `after_square_sum` hears.
 class InjectedOps final : public OpsDecorator {
  public:
   using OpsDecorator::OpsDecorator;
   std::function<void(const LayerNormForwardArgs&)> after_norm;
   std::function<void(const LayerNormBackwardArgs&)> after_norm_backward;
   std::function<void(const CrossEntropyLossArgs&)> after_loss;
+  std::function<void()> after_square_sum;
 
   void layer_norm_forward(const LayerNormForwardArgs& args) override {
     OpsDecorator::layer_norm_forward(args);
@@ -28,6 +29,11 @@ class InjectedOps final : public OpsDecorator {
   void cross_entropy_loss(const CrossEntropyLossArgs& args) override {
     OpsDecorator::cross_entropy_loss(args);
     if (after_loss) after_loss(args);
+  }
+
+  void square_sum(const SquareSumArgs& args) override {
+    OpsDecorator::square_sum(args);
+    if (after_square_sum) after_square_sum();
   }
 
  private:

@@ -22,15 +22,16 @@ struct FreeKey {
 /// The ends of names of tensors that follow from the rotation's base.
 inline const std::vector<const char*> kRotaryFrequencies = {".rotary_emb.inv_freq"};
 
-/// Names in config.json; null: the family has no such key, and its form or another size says it.
+/// Names in config.json, with those of most families as defaults. Null: the family has no such key, and its form or
+/// another size says it.
 struct HuggingFaceSizes {
-  const char *hidden = nullptr, *layers = nullptr, *heads = nullptr;
-  const char* groups = nullptr;     ///< number of groups of keys and values; null here or in a file: as many as heads
-  const char* head_size = nullptr;  ///< null here or in a file: hidden / heads
-  const char* ffn = nullptr;        ///< null here or in a file: 4 · hidden
-  const char* positions = nullptr;
+  const char *hidden = "hidden_size", *layers = "num_hidden_layers", *heads = "num_attention_heads";
+  const char* groups = nullptr;           ///< of keys and values; null here or in a file: as many as heads
+  const char* head_size = nullptr;        ///< null here or in a file: hidden / heads
+  const char* ffn = "intermediate_size";  ///< null here or in a file: 4 · hidden
+  const char* positions = "max_position_embeddings";
   const char* epsilon = nullptr;                     ///< null: always that of `form`
-  const char* activation = nullptr;                  ///< null: always that of `form`
+  const char* activation = "hidden_act";             ///< null: always that of `form`
   const char* initialization = "initializer_range";  ///< null: theirs is no one deviation
   std::vector<const char*> hidden_dropout = {};      ///< the first is read; empty: there is none
   const char* attention_dropout = "attention_dropout";

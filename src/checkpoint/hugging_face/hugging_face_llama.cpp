@@ -113,15 +113,7 @@ ModelConfig llama_form() {
 }
 
 HuggingFaceSizes llama_sizes() {
-  return {.hidden = "hidden_size",
-          .layers = "num_hidden_layers",
-          .heads = "num_attention_heads",
-          .groups = "num_key_value_heads",
-          .head_size = "head_dim",
-          .ffn = "intermediate_size",
-          .positions = "max_position_embeddings",
-          .epsilon = "rms_norm_eps",
-          .activation = "hidden_act"};
+  return {.groups = "num_key_value_heads", .head_size = "head_dim", .epsilon = "rms_norm_eps"};
 }
 
 HuggingFaceNames llama_names() {

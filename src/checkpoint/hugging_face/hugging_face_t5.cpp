@@ -113,6 +113,7 @@ HuggingFaceFamily hugging_face_t5() {
                 .ffn = "d_ff",
                 .positions = "n_positions",
                 .epsilon = "layer_norm_epsilon",
+                .activation = nullptr,
                 .initialization = nullptr,
                 .hidden_dropout = {"dropout_rate"},
                 .attention_dropout = "dropout_rate"},

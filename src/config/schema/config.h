@@ -368,6 +368,7 @@ struct RunConfig {
   double max_minutes = 0;          // 0: no limit
   double hang_minutes = 30;        // 0: never
   bool tensorboard = true;
+  bool parameter_norm = false;
   std::vector<std::int64_t> trace_steps;  // first and last; empty: none
   std::int64_t trace_events = 200'000;
 

@@ -261,7 +261,7 @@ constexpr MegatronFlag kRun[] = {
     {"--target-pipeline-model-parallel-size", "", "megatron_checkpoint reshape --pipeline"},
     {"--log-interval", "run.log_every", ""},
     {"--tensorboard-dir", "run.tensorboard", "true; the events lie in run.directory"},
-    {"--log-params-norm", "", "the gradient norm of every step is in metrics.jsonl"},
+    {"--log-params-norm", "run.parameter_norm", "true"},
     {"--timing-log-level", "", "phases of a step: run.trace_steps, or the table at the end of a run"},
     {"--profile", "run.trace_steps", "writes trace.json for Perfetto; MEGATRON_NVTX=1 for nsys"},
     {"--wandb-project", "", "events are TensorBoard's; metrics.jsonl has every number"},

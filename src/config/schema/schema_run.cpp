@@ -164,6 +164,10 @@ std::vector<Key> run_keys() {
       {MEGATRON_KEY(run, tensorboard), any(), "", "",
        "Write what metrics.jsonl gets as TensorBoard events as well, into the folder tensorboard of run.directory.",
        ""},
+      {MEGATRON_KEY(run, parameter_norm), any(), "", "",
+       "Write the L2 norm of all trained parameters into the training lines of metrics.jsonl. A step with such a line "
+       "reads every parameter once more and waits for its update.",
+       ""},
       {MEGATRON_KEY(run, trace_steps), noted(from_to(1, kMaxSteps), "[first, last], within the run"), "updates", "none",
        "Record these steps on all ranks, and write what each rank did when to trace.json of run.directory, for "
        "https://ui.perfetto.dev (docs/watching_runs.md).",

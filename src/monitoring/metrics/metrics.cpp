@@ -103,13 +103,15 @@ double perplexity(double loss) {
 
 std::string metrics_line(const TrainMetrics& metrics) {
   const std::string losses = members(metrics.losses);
+  const std::string parameter_norm =
+      metrics.parameter_norm ? fmt::format(R"("parameter_norm":{},)", number(*metrics.parameter_norm)) : "";
   return fmt::format(
-      R"({{"kind":"train","step":{},"loss":{},"losses":{{{}}},"grad_norm":{},"learning_rate":{},"samples":{},)"
+      R"({{"kind":"train","step":{},"loss":{},"losses":{{{}}},"grad_norm":{},{}"learning_rate":{},"samples":{},)"
       R"("tokens":{},"epoch":{},"global_batch_size":{},"step_seconds":{},"tokens_per_second":{},)"
       R"("model_tflops_per_rank":{},"hardware_tflops_per_rank":{},"loss_scale":{},"skipped":{},{}"time":{}}})",
-      metrics.step, number(metrics.loss), losses, number(metrics.grad_norm), number(metrics.learning_rate),
-      metrics.samples, metrics.tokens, number(metrics.epoch), metrics.global_batch_size, number(metrics.step_seconds),
-      number(metrics.tokens_per_second), number(metrics.model_tflops_per_rank),
+      metrics.step, number(metrics.loss), losses, number(metrics.grad_norm), parameter_norm,
+      number(metrics.learning_rate), metrics.samples, metrics.tokens, number(metrics.epoch), metrics.global_batch_size,
+      number(metrics.step_seconds), number(metrics.tokens_per_second), number(metrics.model_tflops_per_rank),
       number(metrics.hardware_tflops_per_rank), number(metrics.loss_scale), metrics.skipped,
       experts_member(metrics.experts), number(metrics.time));
 }

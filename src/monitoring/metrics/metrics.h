@@ -35,8 +35,9 @@ struct TrainMetrics {
   double loss = 0;                                     ///< mean over these steps (interval.h)
   std::vector<std::pair<std::string, double>> losses;  ///< by name, every term of the loss
   double grad_norm = 0, learning_rate = 0;
-  std::int64_t samples = 0, tokens = 0;  ///< consumed by the run up to and with this step
-  double epoch = 0;                      ///< samples / samples of an epoch
+  std::optional<double> parameter_norm = {};  ///< with run.parameter_norm
+  std::int64_t samples = 0, tokens = 0;       ///< consumed by the run up to and with this step
+  double epoch = 0;                           ///< samples / samples of an epoch
   std::int64_t global_batch_size = 0;
   double step_seconds = 0, tokens_per_second = 0;  ///< the whole job's tokens
   double model_tflops_per_rank = 0, hardware_tflops_per_rank = 0;

@@ -83,6 +83,14 @@ bool TrainingLoop::stop_requested() {
   return request() == Request::stop;
 }
 
+bool TrainingLoop::ends_interval(std::int64_t every) const {
+  return trainer_.step() % every == 0 || trainer_.finished();
+}
+
+bool TrainingLoop::metrics_are_due() const {
+  return trainer_.step() == 1 || ends_interval(config_.run.metrics_interval());
+}
+
 // The first step has a line in the metrics, and this process' first one on the screen, whatever the intervals.
 void TrainingLoop::record(const StepResult& result, double seconds) {
   const FlopsPerToken flops = flops_per_token(
@@ -90,10 +98,10 @@ void TrainingLoop::record(const StepResult& result, double seconds) {
   since_metrics_.add(result, seconds, flops);
   since_progress_.add(result, seconds, flops);
   if (result.experts.experts > 0 && !result.skipped) experts_.add(result.experts);
-  const std::int64_t step = trainer_.step();
-  const auto due = [&](std::int64_t every) { return step % every == 0 || trainer_.finished(); };
-  if (step == 1 || due(config_.run.metrics_interval())) write_metrics(result);
-  if (!progress_begun_ || due(config_.run.log_every) || step == config_.train.stop_after) print_progress(result);
+  if (metrics_are_due()) write_metrics(result);
+  if (!progress_begun_ || ends_interval(config_.run.log_every) || trainer_.step() == config_.train.stop_after) {
+    print_progress(result);
+  }
 }
 
 void TrainingLoop::write_metrics(const StepResult& result) {
@@ -109,6 +117,7 @@ void TrainingLoop::write_metrics(const StepResult& result) {
                      .losses = named_losses(trainer_.loss_terms(), since_metrics_.loss_terms()),
                      .grad_norm = result.gradient_norm,
                      .learning_rate = result.learning_rate,
+                     .parameter_norm = result.parameter_norm,
                      .samples = trainer_.samples(),
                      .tokens = trainer_.tokens(),
                      .epoch = epochs_of(trainer_.samples(), datasets_.facts()),
@@ -168,7 +177,9 @@ void TrainingLoop::train_one_step() {
 
 StepResult TrainingLoop::traced_step() {
   const Range range(&passes_, "step", trainer_.step() + 1);
-  return trainer_.train_step();
+  StepResult result = trainer_.train_step();
+  if (config_.run.parameter_norm && metrics_are_due()) result.parameter_norm = trainer_.parameter_norm();
+  return result;
 }
 
 void TrainingLoop::check_replicas() {

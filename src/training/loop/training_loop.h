@@ -59,6 +59,9 @@ class TrainingLoop {
   StepResult traced_step();  ///< named for profilers
   /// Unless this step has been checked already.
   void check_replicas();
+  /// Whether the step that is done has a line in the metrics.
+  bool metrics_are_due() const;
+  bool ends_interval(std::int64_t every) const;
   void record(const StepResult& result, double seconds);
   void write_metrics(const StepResult& result);
   void print_progress(const StepResult& result);

@@ -195,6 +195,10 @@ void Optimizer::add_squares_of_copies(Tensor total) {
   add_square_sum(copies_, total);
 }
 
+void Optimizer::add_counted_squares_of_masters(CopyGroup group, Tensor total) {
+  for (const FlatRange& range : in_norm(group)) ops_.square_sum({.x = master(range), .total = total});
+}
+
 void Optimizer::wait_for_values() {
   if (gathers_ != nullptr) gathers_->finish();
 }

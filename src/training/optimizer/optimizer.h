@@ -41,6 +41,8 @@ class Optimizer {
   /// the model's norm, and of all that another tensor rank counts and this one has computed itself. Both f64 [1].
   void add_counted_squares(CopyGroup group, Tensor total);
   void add_squares_of_copies(Tensor total);
+  /// Adds the sum of squares of this rank's part of the masters that it counts in the model's norm. f64 [1].
+  void add_counted_squares_of_masters(CopyGroup group, Tensor total);
   /// Until values that are on their way have arrived. Collective over the copies where there are shards.
   void wait_for_values();
   /// Gives the device an update from the store's gradients, which must be summed over all partial axes, and starts the

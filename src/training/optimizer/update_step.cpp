@@ -1,6 +1,7 @@
 #include "training/optimizer/update_step.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 
@@ -118,6 +119,23 @@ StepVerdict UpdateStep::run(const UpdateSettings& settings, ConstTensor losses, 
   const StepVerdict verdict = this->read();
   if (!verdict.skipped) optimizer_.count_update();
   return verdict;
+}
+
+// Masters are counted as gradients are. Their sum takes the place of the gradients', which has no use after a step.
+double UpdateStep::parameter_norm() {
+  const Tensor total = tensors_.model_square_sum;
+  optimizer_.wait_for_values();
+  ops_.fill(total, 0);
+  optimizer_.add_counted_squares_of_masters(CopyGroup::experts, total);
+  if (!norm_over_experts() || grid_.expert().rank() == 0) {
+    optimizer_.add_counted_squares_of_masters(CopyGroup::dense, total);
+  }
+  grid_.model().all_reduce(total);
+  if (norm_over_experts()) grid_.expert().all_reduce(total);
+  if (optimizer_.sharded()) grid_.copies().all_reduce(total);
+  double square_sum = 0;
+  device_.copy_to_host(&square_sum, total.data(), total.bytes());
+  return std::sqrt(square_sum);
 }
 
 StepVerdict UpdateStep::read() {

@@ -40,6 +40,9 @@ class UpdateStep {
   /// of them is not finite on some rank nothing is changed on any. Collective over the grid; the flags are the same on
   /// every rank. The device decides by itself whether to skip; what it decided is read once, while it updates.
   StepVerdict run(const UpdateSettings& settings, ConstTensor losses, const StepCounts& counted = {});
+  /// L2 norm of the model's trained parameters, each counted once, of the masters in f32. The same on every rank.
+  /// Collective over the grid; waits for the device.
+  double parameter_norm();
   /// f64 [counts] on the device: the summed counts of the last step, for operations that are called before the next.
   ConstTensor counts() const { return tensors_.counts; }
 

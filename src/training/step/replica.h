@@ -72,6 +72,11 @@ class Replica {
   /// same on every rank. settings.gradient_scale is ignored: it is the sums'. In a step the host waits for the device
   /// here alone.
   Update update(const StepSums& sums, UpdateSettings settings, Timers& timers);
+  /// Norm of all trained parameters of the model (UpdateStep::parameter_norm). Collective; waits for the device.
+  double parameter_norm(Timers& timers) {
+    const Timers::Scope scope(timers, Section::optimizer);
+    return update_step_->parameter_norm();
+  }
   /// After forward_backward with these micro-batches and an update that was skipped: what was not finite on this rank.
   /// Plays the step once more, with another loss scale and without the sums over copies: by itself on each data rank,
   /// but for what expert ranks send each other in a pass. Gradients are not the step's afterwards. Collective.

@@ -28,8 +28,9 @@ struct StepResult {
   std::vector<double> loss_terms;   ///< by term, its mean; the loss is made of these (models/families/loss_terms.h)
   std::vector<double> loss_counts;  ///< by term: the mean is over so much (training/step/loss_counts.h)
   double loss_scale = 1;
-  ExpertUse experts = {};  ///< choices of its tokens, where the model has experts
-  bool skipped = false;    ///< the loss or the gradient was not finite: nothing was changed
+  std::optional<double> parameter_norm = {};  ///< after the update; the caller's to set, where it wants it
+  ExpertUse experts = {};                     ///< choices of its tokens, where the model has experts
+  bool skipped = false;                       ///< the loss or the gradient was not finite: nothing was changed
   bool searching = false;  ///< skipped for its gradient alone, and a smaller loss scale may be all it takes
 };
 
@@ -60,6 +61,8 @@ class Trainer {
   /// `before_update`, if given, may look at the replica's summed gradients, which are the loss' times the loss scale
   /// that it is told, and replace them.
   StepResult train_step(const std::function<void(double loss_scale)>& before_update = {});
+  /// L2 norm of all trained parameters as they are now, the same on every rank. Waits for the device.
+  double parameter_norm() { return replica_.parameter_norm(timers_); }
   /// Mean loss over the evaluation_samples() of a set from the given one on, each of which counts once. `stop` is asked
   /// before each batch, collectively; nothing when it said yes.
   std::optional<EvaluatedLoss> evaluate(const SampleSet& samples, std::int64_t first_sample,

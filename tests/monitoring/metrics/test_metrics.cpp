@@ -71,6 +71,9 @@ TEST_CASE("a training line has exactly the promised fields in the promised order
         R"("grad_norm":0.3333333333333333,"learning_rate":6e-05,"samples":336,"tokens":344064,"epoch":0.25,)"
         R"("global_batch_size":48,"step_seconds":1.5,"tokens_per_second":32768,"model_tflops_per_rank":0.125,)"
         R"("hardware_tflops_per_rank":0.15,"loss_scale":4294967296,"skipped":1,"time":1700000000.25})");
+  metrics.parameter_norm = 7.5;
+  CHECK(metrics_line(metrics).find(R"("grad_norm":0.3333333333333333,"parameter_norm":7.5,"learning_rate":6e-05,)") !=
+        std::string::npos);
   // With experts, each layer's shares, rounded to one part in 10^6.
   metrics.experts = ExpertMetrics{0.0625, 1e-5, {{"layers.1", {1.0 / 3, 2.0 / 3}}, {"layers.3", {1, 0}}}};
   const std::string line = metrics_line(metrics);

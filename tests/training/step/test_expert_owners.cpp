@@ -160,6 +160,8 @@ void play(const ProcessGrid& grid, bool distributed, const WholeModel& whole, Fi
   for (const Parameter& parameter : store.all()) {
     for_each_element(parameter, [&](std::int64_t in_box, std::int64_t element) {
       parameter.gradient.as<float>()[in_box] = contribution(parameter, grid.at(), shape, element);
+      const std::vector<std::int64_t>& sums = whole.gradients.at(parameter.name);
+      parameter.value.as<float>()[in_box] = static_cast<float>(sums[static_cast<std::size_t>(element)]);
     });
   }
   const Buffer memory(*backend.device, 4096);
@@ -170,12 +172,16 @@ void play(const ProcessGrid& grid, bool distributed, const WholeModel& whole, Fi
   ParameterAllGather gathers(grid, store);
   Optimizer optimizer(store, {}, *backend.device, *backend.ops, &gathers);
   const std::vector<float> summed(store.gradients().as<float>(), store.gradients().as<float>() + store.flat_elements());
-  const double norm = UpdateStep(optimizer, grid, 0, *backend.device, *backend.ops).run({}, {}).gradient_norm;
+  UpdateStep step(optimizer, grid, 0, *backend.device, *backend.ops);
+  const double norm_of_values = step.parameter_norm(), norm = step.run({}, {}).gradient_norm;
   optimizer.wait_for_values();
 
   const std::lock_guard lock(mutex);
   if (norm != static_cast<double>(static_cast<float>(whole.norm))) {
     findings.wrong.push_back(fmt::format("norm {} of {}", norm, whole.norm));
+  }
+  if (norm_of_values != whole.norm) {
+    findings.wrong.push_back(fmt::format("norm of values {} of {}", norm_of_values, whole.norm));
   }
   for (const Parameter& parameter : store.all()) {
     // Ranks with the same tensor and pipeline coordinates that hold the parameter are its copies.

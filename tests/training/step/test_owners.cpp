@@ -58,7 +58,8 @@ class Tally {
  public:
   explicit Tally(Backend& backend) : backend_(backend) {}
 
-  /// The rank's own share of the norm, as its optimizer counts it. The store is declared and not allocated.
+  /// The rank's own share of the norms of gradients and of values, as its optimizer counts it. The store is declared
+  /// and not allocated.
   void count(const ProcessGrid& grid, ParameterStore& store, const Shards& shards) {
     store.allocate(*backend_.device, DType::f32, shards, 40);
     backend_.ops->fill(store.values(), 0);
@@ -74,13 +75,14 @@ class Tally {
       }
       const std::vector<std::int64_t> elements = elements_of(parameter);
       for (std::size_t i = 0; i < elements.size(); ++i) {
-        parameter.gradient.as<float>()[i] = gradient_of(parameter.name, elements[i]);
+        parameter.value.as<float>()[i] = parameter.gradient.as<float>()[i] = gradient_of(parameter.name, elements[i]);
       }
     }
     ParameterAllGather gathers(grid, store);
     Optimizer optimizer(store, {}, *backend_.device, *backend_.ops, &gathers);
     UpdateStep step(optimizer, grid, 0, *backend_.device, *backend_.ops);
-    const double norm = step.run({}, {}).gradient_norm;
+    const double of_values = step.parameter_norm(), norm = step.run({}, {}).gradient_norm;
+    counted_values_ += std::llround(of_values * of_values);
     counted_ += std::llround(norm * norm);
   }
 
@@ -93,6 +95,7 @@ class Tally {
   }
 
   std::int64_t counted() const { return counted_; }
+  std::int64_t counted_values() const { return counted_values_; }
   std::int64_t whole() const { return whole_; }
   /// Names of parameters with elements that have no writer, or several.
   std::vector<std::string> written_wrongly() const {
@@ -106,13 +109,14 @@ class Tally {
  private:
   Backend& backend_;
   std::map<std::string, std::vector<int>> written_;
-  std::int64_t counted_ = 0, whole_ = 0;
+  std::int64_t counted_ = 0, counted_values_ = 0, whole_ = 0;
 };
 
 void require_one_owner(const GridShape& shape, const Shards& shards, const Tally& tally) {
   CAPTURE(shape.tensor, shape.context, shape.data, shape.pipeline, shape.kv_replicas, shards.dense);
   // Without shards each copy of the model counts all of it.
   CHECK(tally.counted() == tally.whole() * (shards.dense > 1 ? 1 : shape.copies()));
+  CHECK(tally.counted_values() == tally.counted());
   CHECK(tally.written_wrongly() == std::vector<std::string>{});
 }
 
