@@ -73,7 +73,7 @@ __device__ __forceinline__ void differentiate(float (&scores)[kRowTiles][kColumn
         scores[t][n][i] = left;
         dprobabilities[t][n][i] = probability * (gradient - deltas[query]);
         if constexpr (kCapped) {
-          const float share = fmaxf(score, -largest) / largest;  // of hidden scores, which are -infinity, -1
+          const float share = fmaxf(score, -largest) / largest;  // -1 for hidden scores, which are -infinity
           dprobabilities[t][n][i] *= 1 - share * share;
         }
       }

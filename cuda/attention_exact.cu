@@ -55,7 +55,7 @@ __device__ __forceinline__ void cap_scores(float (&scores)[kWarpRows], const Pro
 #pragma unroll
   for (float& score : scores) score = softcap * kLog2E * tanhf(score * (problem.scale / softcap));
 }
-/// What makes scores in units of log2 of products, or of what cap_scores() left.
+/// The factor from products, or from what cap_scores() left, to scores in units of log2.
 template <bool kCapped>
 __device__ __forceinline__ float log2_factor(const Problem& problem) {
   return kCapped ? 1.0f : problem.scale * kLog2E;

@@ -43,8 +43,8 @@ TEMPLATE_TEST_CASE("attention of capped scores, of 16-bit elements: every mask",
   }
 }
 
-TEMPLATE_TEST_CASE("attention of capped scores: groups and heads of all widths", "[attention][softcap]", float,
-                   BFloat16) {
+TEMPLATE_TEST_CASE("attention of capped scores: groups and heads of all widths", "[attention][softcap][all-widths]",
+                   float, BFloat16) {
   const Backend backend = make_test_backend();
   for (const std::int64_t size : {16, 64, 100, 128, 136, 256}) {
     AttentionCase c = capped(plain(70, 1, 4, size));
