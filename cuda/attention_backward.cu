@@ -69,8 +69,8 @@ void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
     if (shape.samples * shape.key_heads * shape.heads * shape.head_size == 0) return;
     const std::int64_t padded = (shape.queries + kQueryPadding - 1) / kQueryPadding * kQueryPadding;
     const std::int64_t statistics = shape.samples * shape.heads * padded;
-    const std::int64_t warps =
-        args.ddistance_bias ? shape.samples * distance_rows(shape.queries, has_tiles<T>(shape.head_size)) : 0;
+    const bool tiles = has_tiles<T>(shape.head_size, args.mask);
+    const std::int64_t warps = args.ddistance_bias ? shape.samples * distance_rows(shape.queries, tiles) : 0;
     const std::int64_t of_distances = warps * args.ddistance_bias.elements();
     float* references = float_scratch(2 * statistics + of_distances + distance_floats(args.mask));
     float *deltas = references + statistics, *distance_sums = deltas + statistics;
@@ -103,7 +103,7 @@ void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
       parameters.vectors = parameters.vectors && rows_are_vectors<T>(x);
     }
     if constexpr (kHalf<T>) {
-      if (has_tiles<T>(problem.size)) {
+      if (tiles) {
         attention_backward_tiles(stream_, parameters, device_.shared_bytes_per_block());
       } else {
         attention_backward_exact(stream_, parameters);

@@ -21,18 +21,12 @@ struct BackwardParameters {
   bool vectors;  ///< rows of all of them can be read and written by 16 bytes
 };
 
-/// Whether the gradients are made on tensor cores.
-template <class T>
-bool has_tiles(std::int64_t size) {
-  return kHalf<T> && size <= kMaximumTileSize;
-}
 /// Warps that make the queries' gradients of one head: 4 of a block of 128 on tensor cores, or 8 of a block of 32.
 inline std::int64_t distance_rows(std::int64_t queries, bool tiles) {
   return tiles ? (queries + 127) / 128 * 4 : (queries + 31) / 32 * 8;
 }
 
-/// On tensor cores (attention_backward_tiles.cu): 16-bit T, heads of at most kMaximumTileSize. block_bytes: shared
-/// memory that a block can have.
+/// On tensor cores (attention_backward_tiles.cu), where has_tiles(). block_bytes: shared memory that a block can have.
 template <class T>
 void attention_backward_tiles(cudaStream_t stream, const BackwardParameters<T>& parameters, std::size_t block_bytes);
 

@@ -47,12 +47,14 @@ __device__ __forceinline__ void load_statistics_later(float* to, const float* fr
 
 /// Scores become the probabilities that dropout left (to be multiplied by its scale), dprobabilities the gradients of
 /// the scores, p · (multiplier · dprobability - delta) with p = 2^(factor · score - reference). The statistics are
-/// those of the matrix's first query and on.
-template <bool kKeysAreRows, bool kDropout, int kRowTiles, int kColumnTiles>
+/// those of the matrix's first query and on. With kCapped the gradients are those of the scores before they were
+/// capped: times 1 - (score / largest)², largest the cap in units of log2.
+template <bool kKeysAreRows, bool kDropout, bool kCapped, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void differentiate(float (&scores)[kRowTiles][kColumnTiles][4],
                                               float (&dprobabilities)[kRowTiles][kColumnTiles][4], float factor,
                                               const float* references, const float* deltas,
-                                              const Kept<kRowTiles, kColumnTiles>& kept, float dropout_scale) {
+                                              const Kept<kRowTiles, kColumnTiles>& kept, float dropout_scale,
+                                              float largest) {
 #pragma unroll
   for (int t = 0; t < kRowTiles; ++t) {
 #pragma unroll
@@ -60,7 +62,8 @@ __device__ __forceinline__ void differentiate(float (&scores)[kRowTiles][kColumn
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int query = kKeysAreRows ? 8 * n + column_of(i) : 16 * t + row_of(i);
-        const float probability = ptx::exp2_approximately(scores[t][n][i] * factor - references[query]);
+        const float score = scores[t][n][i];
+        const float probability = ptx::exp2_approximately(score * factor - references[query]);
         float left = probability, gradient = dprobabilities[t][n][i];
         if constexpr (kDropout) {
           const bool keep = kept.has(t, n, i);
@@ -69,6 +72,10 @@ __device__ __forceinline__ void differentiate(float (&scores)[kRowTiles][kColumn
         }
         scores[t][n][i] = left;
         dprobabilities[t][n][i] = probability * (gradient - deltas[query]);
+        if constexpr (kCapped) {
+          const float share = fmaxf(score, -largest) / largest;  // -1 for hidden scores, which are -infinity
+          dprobabilities[t][n][i] *= 1 - share * share;
+        }
       }
     }
   }
@@ -81,6 +88,7 @@ template <class T, int kSize, bool kKeysAreRows, Form kForm, bool kCompact>
 struct Part {
   using D = Division<kSize, kKeysAreRows, kForm, kCompact>;
   static constexpr bool kGeneral = kForm != Form::plain, kBiased = kForm == Form::biased;
+  static constexpr bool kCapped = kForm == Form::capped;
   static constexpr int kRowTiles = D::kRowTiles, kColumnTiles = D::kStep / 8, kTile = D::kTile;
   using Sums = float[kRowTiles][kSize / 8][4];
 
@@ -177,12 +185,13 @@ struct Part {
     const float log2_scale = problem.scale * kLog2E, slope = kGeneral ? problem.masks.slope(head) * kLog2E : 0.0f;
     // Minus infinity stays it by a positive factor only.
     const bool biased = kBiased && problem.distances.bias != nullptr;  // see Form
-    const bool sloped = kGeneral && (slope != 0 || log2_scale <= 0 || biased);
+    const bool sloped = kGeneral && !kCapped && (slope != 0 || log2_scale <= 0 || biased);
 #pragma unroll 1
     for (int step = 0; step < kTile; step += D::kStep) {
       const int query = kKeysAreRows ? tile + step : own_first, key = kKeysAreRows ? own_first : tile + step;
       float scores[kRowTiles][kColumnTiles][4] = {}, dprobabilities[kRowTiles][kColumnTiles][4] = {};
       multiply_transposed(scores, own_a, own_row, tile_a(buffer), step);
+      if constexpr (kCapped) cap_scores(scores, log2_scale, problem.masks.softcap);
       if (sloped) add_slope<kKeysAreRows>(scores, log2_scale, slope, key - visibility.position(query));
       if (biased) {
         add_distance_bias<kKeysAreRows>(scores, problem.distances, problem.distances.of_head(head),
@@ -196,8 +205,9 @@ struct Part {
                                                                 exchange);
       }
       const float* references = statistics + (kKeysAreRows ? 2 * kTile * buffer + step : own_row);
-      differentiate<kKeysAreRows, kGeneral>(scores, dprobabilities, sloped ? 1.0f : log2_scale, references,
-                                            references + (kKeysAreRows ? kTile : kRows), kept, problem.drops.scale);
+      differentiate<kKeysAreRows, kGeneral, kCapped>(scores, dprobabilities, sloped || kCapped ? 1.0f : log2_scale,
+                                                     references, references + (kKeysAreRows ? kTile : kRows), kept,
+                                                     problem.drops.scale, problem.masks.softcap * kLog2E);
       if constexpr (kBiased && !kKeysAreRows) {
         tally.add(dprobabilities, problem.distances, key - visibility.position(query));
       }
@@ -291,6 +301,7 @@ void launch_backward(cudaStream_t stream, const BackwardParameters<T>& p, std::s
     case Form::plain: return launch_halves<T, kSize, Form::plain>(stream, p, block_bytes);
     case Form::general: return launch_halves<T, kSize, Form::general>(stream, p, block_bytes);
     case Form::biased: return launch_halves<T, kSize, Form::biased>(stream, p, block_bytes);
+    case Form::capped: return launch_halves<T, kSize, Form::capped>(stream, p, block_bytes);
   }
 }
 

@@ -49,6 +49,18 @@ __device__ __forceinline__ void dot_products(float (&result)[kWarpRows], const f
   }
 }
 
+/// Products become scores in units of log2, capped.
+__device__ __forceinline__ void cap_scores(float (&scores)[kWarpRows], const Problem& problem) {
+  const float softcap = problem.masks.softcap;
+#pragma unroll
+  for (float& score : scores) score = softcap * kLog2E * tanhf(score * (problem.scale / softcap));
+}
+/// The factor from products, or from what cap_scores() left, to scores in units of log2.
+template <bool kCapped>
+__device__ __forceinline__ float log2_factor(const Problem& problem) {
+  return kCapped ? 1.0f : problem.scale * kLog2E;
+}
+
 /// A lane's columns lane, lane + 32, ... of the warp's rows of a result.
 template <int kColumns>
 using Sums = float[kWarpRows][kColumns];
@@ -93,8 +105,8 @@ struct Forward {
   float* log_sum_exp;
 };
 
-/// Online softmax as in attention_forward.cu.
-template <class T, int kColumns>
+/// Online softmax as in attention_forward.cu. kCapped: with a soft cap.
+template <class T, int kColumns, bool kCapped>
 __global__ void __launch_bounds__(kThreads) exact_forward_kernel(const Forward<T> p) {
   const Problem& problem = p.problem;
   const int sample = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y), size = problem.size;
@@ -120,11 +132,13 @@ __global__ void __launch_bounds__(kThreads) exact_forward_kernel(const Forward<T
     const int key = tile + lane;
     float scores[kWarpRows];
     dot_products(scores, q + own_row * size, k + lane * memory.stride, size);
+    if constexpr (kCapped) cap_scores(scores, problem);
     for (int r = 0; r < kWarpRows; ++r) {
       const int query = std::min(first + own_row + r, visibility.queries - 1);
       const int distance = key - visibility.position(query);
       const bool seen = visibility.range(query).has(key);
-      float score = seen ? scores[r] * (problem.scale * kLog2E) + slope * static_cast<float>(distance) : -kInfinity;
+      float score =
+          seen ? scores[r] * log2_factor<kCapped>(problem) + slope * static_cast<float>(distance) : -kInfinity;
       if (bias != nullptr) score += problem.distances.at(bias, distance);
       const float before = maximum[r];
       maximum[r] = warp_maximum(fmaxf(before, score));
@@ -152,7 +166,7 @@ __global__ void __launch_bounds__(kThreads) exact_forward_kernel(const Forward<T
 }
 
 /// The gradients of keys and values if kKeysAreRows, of queries if not; as in attention_backward_tiles.cu.
-template <class T, int kColumns, bool kKeysAreRows>
+template <class T, int kColumns, bool kCapped, bool kKeysAreRows>
 __global__ void __launch_bounds__(kThreads) exact_backward_kernel(const BackwardParameters<T> p) {
   const Problem& problem = p.problem;
   const int sample = static_cast<int>(blockIdx.z), own_head = static_cast<int>(blockIdx.y), size = problem.size;
@@ -191,13 +205,15 @@ __global__ void __launch_bounds__(kThreads) exact_backward_kernel(const Backward
       __syncthreads();
       float scores[kWarpRows], dprobabilities[kWarpRows];
       dot_products(scores, own_a + own_row * size, tile_a + lane * memory.stride, size);
+      if constexpr (kCapped) cap_scores(scores, problem);
       dot_products(dprobabilities, own_b + own_row * size, tile_b + lane * memory.stride, size);
       for (int r = 0; r < kWarpRows; ++r) {
         const int key = kKeysAreRows ? first + own_row + r : tile + lane;
         const int query = std::min(kKeysAreRows ? tile + lane : first + own_row + r, queries - 1);
         const bool seen = visibility.range(query).has(key) && (kKeysAreRows ? tile + lane < queries : true);
         const int distance = key - visibility.position(query);
-        float score = scores[r] * (problem.scale * kLog2E) + slope * static_cast<float>(distance);
+        const float share = kCapped ? scores[r] / (problem.masks.softcap * kLog2E) : 0.0f;
+        float score = scores[r] * log2_factor<kCapped>(problem) + slope * static_cast<float>(distance);
         if (bias != nullptr) score += problem.distances.at(bias, distance);
         const float probability = seen ? exp2f(score - p.references[statistics + query]) : 0.0f;
         const float factor = seen ? multiplier(problem.drops, sample, head, query, key) : 0.0f;
@@ -205,7 +221,7 @@ __global__ void __launch_bounds__(kThreads) exact_backward_kernel(const Backward
         // Rows past the end: only the sum over distances would read their gradients.
         const bool counts = seen && (kKeysAreRows || own_row + r < rows);
         scores[r] = counts ? probability * (factor * dprobabilities[r] - p.deltas[statistics + query]) : 0.0f;
-        dscores[r * kTileRows + lane] = scores[r];
+        dscores[r * kTileRows + lane] = kCapped ? scores[r] * (1 - share * share) : scores[r];
       }
       if (!kKeysAreRows && p.distance_sums != nullptr) {
         const int distance = tile - visibility.position(first + own_row);
@@ -226,14 +242,19 @@ __global__ void __launch_bounds__(kThreads) exact_backward_kernel(const Backward
   }
 }
 
-/// Calls body with the number of columns a lane needs, as a type's `value`.
+/// Calls body with the number of columns a lane needs and whether scores are capped, as types' `value`.
 template <class Body>
-void with_columns(const char* verb, int size, const Body& body) {
-  verify(size <= kMaximumExactSize, ErrorKind::configuration,
-         "{}: heads of {} elements; this backend computes attention for up to {}", verb, size, kMaximumExactSize);
-  if (size <= 64) return body(std::integral_constant<int, 2>{});
-  if (size <= 128) return body(std::integral_constant<int, 4>{});
-  body(std::integral_constant<int, kMaximumExactSize / 32>{});
+void with_columns(const char* verb, const Problem& problem, const Body& body) {
+  verify(problem.size <= kMaximumExactSize, ErrorKind::configuration,
+         "{}: heads of {} elements; this backend computes attention for up to {}", verb, problem.size,
+         kMaximumExactSize);
+  const auto of_columns = [&](auto columns) {
+    if (problem.masks.softcap > 0) return body(columns, std::true_type());
+    body(columns, std::false_type());
+  };
+  if (problem.size <= 64) return of_columns(std::integral_constant<int, 2>{});
+  if (problem.size <= 128) return of_columns(std::integral_constant<int, 4>{});
+  of_columns(std::integral_constant<int, kMaximumExactSize / 32>{});
 }
 
 std::size_t bytes_of(int floats) {
@@ -244,12 +265,12 @@ std::size_t bytes_of(int floats) {
 
 void attention_forward_exact(cudaStream_t stream, const Problem& problem, const AttentionForwardArgs& args) {
   with_activation_type("attention_forward", args.q.dtype(), [&]<class T>(T) {
-    with_columns("attention_forward", problem.size, [&](auto columns) {
+    with_columns("attention_forward", problem, [&](auto columns, auto capped) {
       launch(stream,
              {.grid = grid_of(problem.masks.queries, kTileRows, problem.heads, problem.samples),
               .block = dim3(kThreads),
               .shared_bytes = bytes_of(Memory(problem.size).floats(1, 2, 1))},
-             exact_forward_kernel<T, columns.value>,
+             exact_forward_kernel<T, columns.value, capped.value>,
              Forward<T>{problem, heads_of<T>(args.q), heads_of<T>(args.k), heads_of<T>(args.v), heads_of<T>(args.out),
                         args.log_sum_exp.as<float>()});
     });
@@ -259,13 +280,17 @@ void attention_forward_exact(cudaStream_t stream, const Problem& problem, const 
 template <class T>
 void attention_backward_exact(cudaStream_t stream, const BackwardParameters<T>& parameters) {
   const Problem& problem = parameters.problem;
-  with_columns("attention_backward", problem.size, [&](auto columns) {
+  with_columns("attention_backward", problem, [&](auto columns, auto capped) {
     LaunchShape shape{.grid = grid_of(problem.masks.keys, kTileRows, problem.key_heads, problem.samples),
                       .block = dim3(kThreads),
                       .shared_bytes = bytes_of(Memory(problem.size).floats(2, 2, 2))};
-    if (problem.masks.keys > 0) launch(stream, shape, exact_backward_kernel<T, columns.value, true>, parameters);
+    if (problem.masks.keys > 0) {
+      launch(stream, shape, exact_backward_kernel<T, columns.value, capped.value, true>, parameters);
+    }
     shape.grid = grid_of(problem.masks.queries, kTileRows, problem.heads, problem.samples);
-    if (problem.masks.queries > 0) launch(stream, shape, exact_backward_kernel<T, columns.value, false>, parameters);
+    if (problem.masks.queries > 0) {
+      launch(stream, shape, exact_backward_kernel<T, columns.value, capped.value, false>, parameters);
+    }
   });
 }
 

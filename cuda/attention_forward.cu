@@ -146,8 +146,9 @@ __global__ void __launch_bounds__(kThreads, kSize <= 64 ? 3 : 2) forward_kernel(
   const float log2_scale = problem.scale * kLog2E, slope = problem.masks.slope(head) * kLog2E;
   const bool biased = kForm == Form::biased && problem.distances.bias != nullptr;  // see Form
   // The maximum of scores is that of their multiples by a positive factor only.
-  const bool sloped = kGeneral && (slope != 0 || log2_scale <= 0 || biased), vectors = !kGeneral || p.vectors;
-  const float factor = sloped ? 1.0f : log2_scale;
+  const bool sloped = kGeneral && kForm != Form::capped && (slope != 0 || log2_scale <= 0 || biased);
+  const bool vectors = !kGeneral || p.vectors;
+  const float factor = sloped || kForm == Form::capped ? 1.0f : log2_scale;
 
   load_later<kQueries, kThreads>(q, p.q.rows(sample, head).from(first), visibility.queries - first, problem.size,
                                  vectors);
@@ -174,6 +175,7 @@ __global__ void __launch_bounds__(kThreads, kSize <= 64 ? 3 : 2) forward_kernel(
     const Tile<T, kSize> k = tiles.after(2 * buffer * kKeys), v = k.after(kKeys);
     float scores[kRowTiles][kKeyTiles][4] = {};
     multiply_transposed(scores, q, own_row, k, 0);
+    if constexpr (kForm == Form::capped) cap_scores(scores, log2_scale, problem.masks.softcap);
     if (sloped) add_slope<false>(scores, log2_scale, slope, key - visibility.position(first + own_row));
     if (biased) {
       add_distance_bias<false>(scores, problem.distances, problem.distances.of_head(head),
@@ -211,6 +213,7 @@ void launch_forward(cudaStream_t stream, const Parameters<T>& p) {
     case Form::plain: return launch(stream, shape, forward_kernel<T, kSize, Form::plain>, p);
     case Form::general: return launch(stream, shape, forward_kernel<T, kSize, Form::general>, p);
     case Form::biased: return launch(stream, shape, forward_kernel<T, kSize, Form::biased>, p);
+    case Form::capped: return launch(stream, shape, forward_kernel<T, kSize, Form::capped>, p);
   }
 }
 
@@ -225,6 +228,7 @@ void CudaOps::attention_forward(const AttentionForwardArgs& args) {
     const Problem problem(shape, args.mask, args.dropout, args.scale,
                           place_distances(stream_, args.mask, float_scratch(distance_floats(args.mask))));
     if constexpr (kHalf<T>) {
+      if (!has_tiles<T>(problem.size, args.mask)) return attention_forward_exact(stream_, problem, args);
       const bool vectors = rows_are_vectors<T>(args.q) && rows_are_vectors<T>(args.k) && rows_are_vectors<T>(args.v) &&
                            rows_are_vectors<T>(args.out);
       const Parameters<T> parameters{problem,
@@ -235,9 +239,10 @@ void CudaOps::attention_forward(const AttentionForwardArgs& args) {
                                      args.log_sum_exp.as<float>(),
                                      vectors};
       if (problem.size <= 64) return launch_forward<T, 64>(stream_, parameters);
-      if (problem.size <= kMaximumTileSize) return launch_forward<T, kMaximumTileSize>(stream_, parameters);
+      launch_forward<T, kMaximumTileSize>(stream_, parameters);
+    } else {
+      attention_forward_exact(stream_, problem, args);
     }
-    attention_forward_exact(stream_, problem, args);
   });
 }
 

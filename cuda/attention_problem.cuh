@@ -21,6 +21,13 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// The most elements of a head: on tensor cores, and by ordinary arithmetic.
 inline constexpr int kMaximumTileSize = 128, kMaximumExactSize = 256;
 
+/// Whether kernels on tensor cores do it: 16-bit heads of at most kMaximumTileSize. A bias that is added to capped
+/// scores is left to ordinary arithmetic: published models with a cap have none.
+template <class T>
+bool has_tiles(std::int64_t size, const AttentionMask& mask) {
+  return kHalf<T> && size <= kMaximumTileSize && !(mask.softcap > 0 && (mask.slopes || mask.distance_bias));
+}
+
 /// Rows of one head of one sample, `stride` elements from one to the next.
 template <class T>
 struct Rows {
@@ -103,6 +110,7 @@ struct Masks {
   const std::int32_t *key_lengths, *query_offsets;
   const std::int32_t* document_starts;
   const float* slopes;
+  float softcap;  ///< 0 without
   int queries, keys, window;
   bool bounded;
 
@@ -111,6 +119,7 @@ struct Masks {
         query_offsets(mask.query_offsets ? mask.query_offsets.as<std::int32_t>() : nullptr),
         document_starts(mask.document_starts ? mask.document_starts.as<std::int32_t>() : nullptr),
         slopes(mask.slopes ? mask.slopes.as<float>() : nullptr),
+        softcap(mask.softcap),
         queries(static_cast<int>(shape.queries)),
         keys(static_cast<int>(shape.keys)),
         window(static_cast<int>(std::clamp<std::int64_t>(mask.window, 0, 1 << 30))),
@@ -181,7 +190,8 @@ struct Distances {
 enum class Form {
   plain,    ///< none of the following
   general,  ///< dropout, slopes, a scale that is not positive, rows that are not vectors
-  biased    ///< all of that, and a bias of distances
+  biased,   ///< all of that, and a bias of distances
+  capped    ///< a soft cap and all of `general` but slopes: the derivative is made of the capped score without a bias
 };
 
 /// Arguments of the kernels of both directions.
@@ -206,6 +216,7 @@ struct Problem {
 
   /// The form that does it with the fewest registers.
   Form form(bool vectors) const {
+    if (masks.softcap > 0) return Form::capped;
     if (distances.bias != nullptr) return Form::biased;
     const bool rare = drops.positions != nullptr || masks.slopes != nullptr || scale <= 0 || !vectors;
     return rare ? Form::general : Form::plain;

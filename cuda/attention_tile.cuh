@@ -156,6 +156,20 @@ __device__ __forceinline__ void hide_unseen(float (&scores)[kRowTiles][kColumnTi
   }
 }
 
+/// score = the capped factor · score, both in units of log2.
+template <int kRowTiles, int kColumnTiles>
+__device__ __forceinline__ void cap_scores(float (&scores)[kRowTiles][kColumnTiles][4], float factor, float softcap) {
+  const float largest = softcap * kLog2E, share = factor * kLn2 / softcap;
+#pragma unroll
+  for (int t = 0; t < kRowTiles; ++t) {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[t][n][i] = largest * tanhf(scores[t][n][i] * share);
+    }
+  }
+}
+
 /// score = factor · score + slope · (key - query position), ALiBi. first_distance: of the matrix's first element.
 template <bool kKeysAreRows, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void add_slope(float (&scores)[kRowTiles][kColumnTiles][4], float factor, float slope,

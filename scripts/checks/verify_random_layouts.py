@@ -104,6 +104,7 @@ class Draw:
         self.set("model.activation", self.one_of("gelu", "gelu_exact", "relu", "relu", "tanh", "swiglu", "geglu"))
         self.set("model.normalization", self.one_of("layernorm", "rmsnorm"))
         self.set("model.query_key_norm", self.sometimes(0.3))
+        self.set("model.attention_softcap", self.one_of(0.05, 1.0, 50.0) if self.sometimes(0.2) else 0.0)
         self.set("model.tie_embeddings", self.sometimes(0.5))
         self.set("model.bias", self.sometimes(0.5))
         dropout = self.sometimes(0.5)

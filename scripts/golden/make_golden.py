@@ -40,7 +40,7 @@ GPT = dict(layers=3, hidden_size=48, attention_heads=4, query_groups=4, ffn_hidd
            max_position_embeddings=40, vocab_size=100, vocab_multiple=128, position_embedding="learned",
            rotary_fraction=1.0, rotary_base=10000.0, rotary_scaling=None, activation="gelu", normalization="layernorm",
            norm_epsilon=1e-5, query_key_norm=False, tie_embeddings=True, bias=True, head_size=None,
-           attention_window=None, residual="sequential", scale_embeddings=False, embedding_norm=False, head_bias=False)
+           attention_window=None, attention_softcap=None, residual="sequential", scale_embeddings=False, embedding_norm=False, head_bias=False)
 SMALL = GPT | dict(layers=2, hidden_size=32, ffn_hidden_size=40, sequence_length=19, max_position_embeddings=19,
                    vocab_size=50, vocab_multiple=64)
 # Wavelengths of the rotations in "llama" are 6 to 2000 tokens: the scaling leaves some, slows some by all of the factor
@@ -60,6 +60,8 @@ MODELS = {
     "tiny_window": SMALL | dict(query_groups=2, head_size=10, attention_window=7, position_embedding="rope",
                                 activation="geglu", normalization="rmsnorm", scale_embeddings=True,
                                 bias="query_key_value"),
+    "tiny_softcap": SMALL | dict(query_groups=2, attention_softcap=1.5, position_embedding="rope", activation="geglu",
+                                 normalization="rmsnorm", scale_embeddings=True, bias=False),
     "tiny_parallel": SMALL | dict(position_embedding="rope", rotary_fraction=0.5, activation="gelu_exact",
                                   residual="parallel", embedding_norm=True, tie_embeddings=False, bias="feed_forward"),
     "tiny_parallel_one_norm": SMALL | dict(residual="parallel_one_norm", scale_embeddings=True, embedding_norm=True,
@@ -221,6 +223,8 @@ def attention(model, query, key, value, norms):
         query, key = rotate(model, query), rotate(model, key)
     key, value = (torch.stack([x[:, :, i // (heads // groups)] for i in range(heads)], dim=2) for x in (key, value))
     scores = torch.einsum("ibad,jbad->baij", query, key) / math.sqrt(head_size(model))
+    if model["attention_softcap"]:
+        scores = model["attention_softcap"] * torch.tanh(scores / model["attention_softcap"])
     if model["position_embedding"] == "alibi":
         distance = torch.arange(s)[:, None] - torch.arange(s)[None, :]
         scores = scores - slopes(heads)[:, None, None] * distance

@@ -146,8 +146,8 @@ TEST_CASE("golden: loss and gradients and AdamW's steps are PyTorch's on layouts
   const auto [name, layouts] =
       GENERATE_COPY(Case{"tiny_gpt", {Layout{}, Layout{1, 1, 1}, Layout{2, 3, 1}, Layout{2, 1, 3}, Layout{4, 1, 1}}},
                     Case{"tiny_llama", few}, Case{"tiny_query_key_norm", few}, Case{"tiny_plain", few},
-                    Case{"tiny_window", few}, Case{"tiny_parallel", few}, Case{"tiny_parallel_one_norm", few},
-                    Case{"tiny_alibi", {Layout{}, Layout{2, 2, 1}}});  // six heads
+                    Case{"tiny_window", few}, Case{"tiny_softcap", few}, Case{"tiny_parallel", few},
+                    Case{"tiny_parallel_one_norm", few}, Case{"tiny_alibi", {Layout{}, Layout{2, 2, 1}}});  // six heads
   const Golden& golden = read_once(name);
   for (const Layout& layout : layouts) {
     INFO(name << ": tensor " << layout.tensor << " pipeline " << layout.pipeline << " micro-batch "
@@ -174,12 +174,13 @@ TEST_CASE("golden: loss and gradients and AdamW's steps are PyTorch's on layouts
 }
 
 TEST_CASE("logits are PyTorch's, whole or in parts of the vocabulary") {
-  const auto [name, tensor] = GENERATE(
-      std::pair<std::string, int>("tiny_gpt", 1), std::pair<std::string, int>("tiny_gpt", 2),
-      std::pair<std::string, int>("tiny_gpt", 4), std::pair<std::string, int>("tiny_llama", 4),
-      std::pair<std::string, int>("tiny_alibi", 2), std::pair<std::string, int>("tiny_query_key_norm", 4),
-      std::pair<std::string, int>("tiny_plain", 2), std::pair<std::string, int>("tiny_window", 4),
-      std::pair<std::string, int>("tiny_parallel", 2), std::pair<std::string, int>("tiny_parallel_one_norm", 4));
+  const auto [name, tensor] =
+      GENERATE(std::pair<std::string, int>("tiny_gpt", 1), std::pair<std::string, int>("tiny_gpt", 2),
+               std::pair<std::string, int>("tiny_gpt", 4), std::pair<std::string, int>("tiny_llama", 4),
+               std::pair<std::string, int>("tiny_alibi", 2), std::pair<std::string, int>("tiny_query_key_norm", 4),
+               std::pair<std::string, int>("tiny_plain", 2), std::pair<std::string, int>("tiny_window", 4),
+               std::pair<std::string, int>("tiny_softcap", 4), std::pair<std::string, int>("tiny_parallel", 2),
+               std::pair<std::string, int>("tiny_parallel_one_norm", 4));
   INFO(name << ", tensor " << tensor);
   const Golden& golden = read_once(name);
   Config config = golden.config;

@@ -262,6 +262,11 @@ TEST_CASE("export: the first family that has a place for all of a model", "[inte
   CHECK(format_of(model) == HuggingFaceFormat::qwen3);
   require_error(ErrorKind::configuration, {"llama: model.attention_window must be left out"},
                 [&] { require_format(model, HuggingFaceFormat::llama); });
+  model.attention_softcap = 50;
+  require_error(
+      ErrorKind::configuration,
+      {"gpt2: ", "qwen3: model.attention_softcap must be 0.0", "gemma: ", "model.attention_softcap must be 0.0"},
+      [&] { format_of(model); });
 }
 
 TEST_CASE("export: a model with experts needs a family with its shared experts", "[interop]") {

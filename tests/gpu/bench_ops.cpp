@@ -221,6 +221,9 @@ void attention(Bench& bench, const Model& model) {
   measure(", one document", 1, documents(s), {});
   measure(", 8 documents", 1.0 / 8, documents(s / 8), {});
   measure(", ALiBi", 1, alibi, {});
+  AttentionMask capped;
+  capped.softcap = 50;
+  measure(", soft cap", 1, capped, {});
   AttentionMask encoder, distances;
   encoder.causal = distances.causal = false;
   distances.distance_bias = bench.random({a, distances.distance_buckets.buckets});

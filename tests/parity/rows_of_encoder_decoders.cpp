@@ -56,6 +56,7 @@ std::vector<Row> encoder_decoders() {
       {"relative T5, distributed, interleaved", 1, 2, 4, with(kTwoChunks, shared_out), original, ""},
       // Not with ReLU, whose derivative jumps where 16 bits round to the other side of 0.
       {"relative T5, bf16", 2, 2, 2, with(sequence, half), with(original, {"model.activation=gelu"}), ""},
+      {"capped T5, 2 x 2 x 2", 2, 2, 2, sequence, with(original, {"model.attention_softcap=0.5"}), ""},
       {"gated T5, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out), gated, ""},
       {"gated T5, groups shared by ranks", 4, 1, 2, with(sequence, zero), gated, ""},
   };

@@ -25,6 +25,9 @@ std::vector<Row> variants() {
   const std::vector<std::string> one_norm = {"model.residual=parallel_one_norm", "model.embedding_norm=true",
                                              "model.scale_embeddings=true", "model.head_bias=true",
                                              "model.bias=attention"};
+  const std::vector<std::string> capped = {"model.attention_softcap=0.01", "model.position_embedding=rope",
+                                           "model.query_groups=2"};
+  const std::vector<std::string> capped_alibi = {"model.attention_softcap=0.01", "model.position_embedding=alibi"};
   const std::vector<std::string> half = {"precision.compute=bf16"};
   return {
       {"window, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out), window, ""},
@@ -60,6 +63,12 @@ std::vector<Row> variants() {
       {"query and key norms, 4 x 2 x 1", 4, 2, 1, with(sequence, shared_out), query_key_norm, ""},
       {"query and key norms, recompute", 4, 2, 1, with(sequence, full), query_key_norm,
        "query and key norms, 4 x 2 x 1"},
+      {"capped scores, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out), capped, ""},
+      {"capped scores, recompute", 2, 2, 2, with(sequence, with(shared_out, full)), capped, "capped scores, 2 x 2 x 2"},
+      {"capped scores, tensor 4", 4, 1, 1, {}, capped, ""},
+      {"capped scores, zero bubble", 2, 1, 2, zero, capped, ""},
+      {"capped scores, bf16", 2, 2, 1, half, capped, ""},
+      {"capped scores with ALiBi, 2 x 1 x 2", 2, 1, 2, sequence, capped_alibi, ""},
       {"exact gelu", 2, 1, 2, zero, exact, ""},
       {"relu", 2, 1, 2, zero, relu, ""},
       {"tanh", 2, 1, 2, zero, tanh, ""},

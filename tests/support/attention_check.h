@@ -54,7 +54,7 @@ void check_results(const Run<T>& run, const AttentionResult& expected, double to
 template <class T = float>
 void check_case(Ops& ops, const AttentionCase& c, double tolerance = 2e-6, double amplitude = 1) {
   CAPTURE(c.queries, c.keys, c.samples, c.heads, c.key_heads, c.size, c.causal, c.query_offset, c.offset_step, c.window,
-          c.dropout);
+          c.softcap, c.dropout);
   const Inputs<T> x(c, amplitude);
   Run<T> run(c, x);
   run.execute(ops);
@@ -92,6 +92,12 @@ inline AttentionCase biased(AttentionCase c, DistanceBuckets buckets = {.buckets
   c.biased = true;
   c.buckets = buckets;
   c.buckets.bidirectional = !c.causal;
+  return c;
+}
+
+/// A cap that scores of a plain case come near to, and some exceed.
+inline AttentionCase capped(AttentionCase c, double softcap = 1.5) {
+  c.softcap = softcap;
   return c;
 }
 

@@ -16,6 +16,7 @@ namespace megatron::test {
 struct AttentionCase {
   std::int64_t queries = 1, keys = 1, samples = 1, heads = 1, key_heads = 1, size = 8;
   double scale = 1;
+  double softcap = 0;  ///< 0: none
   bool causal = true;
   std::int64_t query_offset = 0, offset_step = 0;  ///< see offset()
   std::int64_t window = 0;
@@ -73,6 +74,19 @@ struct AttentionResult {
   std::vector<double> dbias_terms;        ///< the sizes of what dbias is the sum of, summed up
 };
 
+/// A capped score's derivative by the score before.
+inline double cap_derivative(const AttentionCase& c, double score) {
+  return c.softcap > 0 ? 1 / std::pow(std::cosh(score / c.softcap), 2) : 1;
+}
+
+/// The product of a query and a key with the scale.
+inline double reference_score(const AttentionCase& c, const std::vector<double>& q, const std::vector<double>& k,
+                              std::size_t row, std::size_t column) {
+  double score = 0;
+  for (std::size_t x = 0; x < static_cast<std::size_t>(c.size); ++x) score += q[row + x] * k[column + x];
+  return score * c.scale;
+}
+
 /// Probabilities (before dropout) of one query; returns the log-sum-exp, -infinity if it sees nothing.
 inline double reference_probabilities(const AttentionCase& c, const std::vector<double>& q,
                                       const std::vector<double>& k, const std::vector<double>& bias,
@@ -83,11 +97,8 @@ inline double reference_probabilities(const AttentionCase& c, const std::vector<
   double maximum = none;
   for (std::int64_t j = 0; j < c.keys; ++j) {
     if (!c.sees(sample, i, j)) continue;
-    double score = 0;
-    for (std::size_t x = 0; x < static_cast<std::size_t>(c.size); ++x) {
-      score += q[c.at_query(i, sample, head) + x] * k[c.at_key(j, sample, head) + x];
-    }
-    score *= c.scale;
+    double score = reference_score(c, q, k, c.at_query(i, sample, head), c.at_key(j, sample, head));
+    if (c.softcap > 0) score = c.softcap * std::tanh(score / c.softcap);
     if (!c.slopes.empty()) {
       score += double{c.slopes[static_cast<std::size_t>(head)]} * static_cast<double>(j - c.offset(sample) - i);
     }
@@ -131,9 +142,10 @@ inline void reference_backward_row(const AttentionCase& c, const std::vector<dou
       result.dbias_terms[c.at_bias(sample, head, i, j)] +=
           probabilities[at] * (std::abs(dprobabilities[at]) + std::abs(mean));
     }
+    const double dproduct = dscore * cap_derivative(c, reference_score(c, q, k, row, column)) * c.scale;
     for (std::size_t x = 0; x < size; ++x) {
-      result.dq[row + x] += dscore * c.scale * k[column + x];
-      result.dk[column + x] += dscore * c.scale * q[row + x];
+      result.dq[row + x] += dproduct * k[column + x];
+      result.dk[column + x] += dproduct * q[row + x];
     }
   }
 }

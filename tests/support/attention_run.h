@@ -113,6 +113,7 @@ struct Run {
     AttentionMask m;
     m.causal = c.causal;
     m.window = c.window;
+    m.softcap = static_cast<float>(c.softcap);
     if (!key_lengths.empty()) m.key_lengths = ConstTensor(key_lengths.data(), {c.samples}, DType::i32);
     if (!query_offsets.empty()) m.query_offsets = ConstTensor(query_offsets.data(), {c.samples}, DType::i32);
     if (!document_starts.empty()) {

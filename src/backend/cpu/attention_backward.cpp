@@ -141,6 +141,7 @@ class BackwardPass {
     float* dscores = dscores_ + row * kTileStride;
     const Columns columns = columns_of(block.visible[static_cast<std::size_t>(row)], tile);
     if (!columns.empty()) {
+      if (problem_.softcap() > 0) cap_row<true>(scores, columns, problem_.softcap(), cap_slopes_);
       const float slope = problem_.slope(head);
       if (slope != 0) {
         add_slope(scores, columns, slope * kLog2E,
@@ -156,6 +157,7 @@ class BackwardPass {
         differentiate<false>(scores, dscores, multipliers_, columns, reference_[row], delta_[row]);
       }
       if (distance_sums_ != nullptr) add_row(dscores, columns, dbias_.row(tile.low, block.first + row));
+      if (problem_.softcap() > 0) multiply_row(cap_slopes_, columns, dscores);
     }
     clear_outside(scores, columns, tile.high - tile.low);
     clear_outside(dscores, columns, tile.high - tile.low);
@@ -166,7 +168,7 @@ class BackwardPass {
   const DropoutRule rule_;
   float *scores_, *dscores_, *queries_, *dqueries_, *doutput_, *keys_, *values_, *dkeys_, *dvalues_;
   float delta_[kQueryBlock], reference_[kQueryBlock];
-  float multipliers_[kKeyBlock + kLanes] = {};
+  float multipliers_[kKeyBlock + kLanes] = {}, cap_slopes_[kKeyBlock + kLanes];
   DistanceTable bias_, dbias_;
   float* distance_sums_;
 };

@@ -106,6 +106,7 @@ class FewQueries {
         args_.log_sum_exp.as<float>()[(block.sample * problem_.heads + head) * problem_.queries + query];
     log_sum_exp = -kInfinity;
     if (!columns.empty()) {
+      if (problem_.softcap() > 0) cap_row<false>(values, columns, problem_.softcap(), nullptr);
       const float slope = problem_.slope(head);
       if (slope != 0) add_slope(values, columns, slope * kLog2E, -(problem_.query_offset(block.sample) + query));
       if (problem_.has_distance_bias()) add_distance_bias(values, columns, block.sample, head, query);

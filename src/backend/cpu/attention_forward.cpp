@@ -90,6 +90,7 @@ class ForwardPass {
     float* scores = scores_ + row * kTileStride;
     const Columns columns = columns_of(block.visible[static_cast<std::size_t>(row)], tile);
     if (!columns.empty()) {
+      if (problem_.softcap() > 0) cap_row<false>(scores, columns, problem_.softcap(), nullptr);
       const float slope = problem_.slope(head);
       if (slope != 0) {
         add_slope(scores, columns, slope * kLog2E,

@@ -44,6 +44,8 @@ class AttentionProblem : public AttentionShape {
   QueryBlock query_block(std::int64_t sample, std::int64_t first) const;
   /// ALiBi's slope of a head, 0 without.
   float slope(std::int64_t head) const { return mask_.slopes ? mask_.slopes.as<float>()[head] : 0.0f; }
+  /// 0 without.
+  float softcap() const { return mask_.softcap; }
   bool has_distance_bias() const { return static_cast<bool>(mask_.distance_bias); }
   std::int64_t distance_buckets() const { return mask_.distance_buckets.buckets; }
   /// The bias of a head by bucket, if there is one; and which distances a bucket has.

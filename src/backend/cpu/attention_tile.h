@@ -53,10 +53,12 @@ inline Lanes maximum(Lanes a, Lanes b) {
   return a > b ? a : b;
 }
 
-/// 2^x to one unit in the last place for x < 128; 0 below about -126.5 (no subnormals), NaN for NaN.
-inline Lanes exp2_lanes(Lanes x) {
+/// 2^x = (quotient · fraction + 1) · power for -127 <= x < 128, NaN for NaN.
+struct SplitPower {
+  Lanes quotient, fraction, power;
+};
+inline SplitPower split_exp2(Lanes x) {
   const Lanes round_to_integer = Lanes{} + 0x1.8p23f;  // adding it leaves the nearest integer in the low mantissa bits
-  x = x < -127.0f ? Lanes{} - 127.0f : x;
   const Lanes shifted = x + round_to_integer;
   const Lanes f = x - (shifted - round_to_integer);
   // Minimax for 2^f on [-1/2, 1/2], relative error 2e-9 (Remez).
@@ -65,13 +67,24 @@ inline Lanes exp2_lanes(Lanes x) {
   p = p * f + 5.5503288e-2f;
   p = p * f + 2.4022647e-1f;
   p = p * f + 6.9314721e-1f;
-  p = p * f + 1.0f;
   IntegerLanes bits;
   std::memcpy(&bits, &shifted, sizeof bits);
   bits = (bits + 127) << 23;  // shifts out what round_to_integer left above the integer
   Lanes power;
   std::memcpy(&power, &bits, sizeof power);
-  return p * power;
+  return {p, f, power};
+}
+
+/// 2^x to one unit in the last place for x < 128; 0 below about -126.5 (no subnormals), NaN for NaN.
+inline Lanes exp2_lanes(Lanes x) {
+  const SplitPower split = split_exp2(x < -127.0f ? Lanes{} - 127.0f : x);
+  return (split.quotient * split.fraction + 1.0f) * split.power;
+}
+
+/// 2^x - 1 for |x| <= 40, relative to itself as exact as 2^x; NaN for NaN.
+inline Lanes exp2_less_1_lanes(Lanes x) {
+  const SplitPower split = split_exp2(x);
+  return split.quotient * split.fraction * split.power + (split.power - 1.0f);
 }
 
 template <std::int64_t distance, std::size_t... i>
@@ -107,11 +120,32 @@ inline Columns columns_of(KeyRange visible, KeyRange tile) {
   return {std::max(visible.low, tile.low) - tile.low, std::min(visible.high, tile.high) - tile.low};
 }
 
+/// Scores in units of log2 become softcap · tanh(score / softcap), in the same units. If `wants_slopes`, slopes gets
+/// the derivative 1 - tanh² of the row's columns from `low` on, up to a vector too many.
+template <bool wants_slopes>
+inline void cap_row(float* scores, Columns columns, float softcap, float* slopes) {
+  const float largest = softcap * kLog2E, twice_log2 = 2 / softcap;
+  for (std::int64_t j = columns.low; j < columns.high; j += kLanes) {
+    Lanes x = load(scores + j) * twice_log2;  // e^(2 score / softcap) = 2^x; tanh is 1 from x = 27 on
+    x = x > 30.0f ? Lanes{} + 30.0f : x;
+    x = x < -30.0f ? Lanes{} - 30.0f : x;
+    const Lanes e = exp2_less_1_lanes(x), share = e / (e + 2.0f);
+    store(scores + j, largest * share);
+    if constexpr (wants_slopes) store(slopes + j - columns.low, 1.0f - share * share);
+  }
+}
+
 /// scores[j] += slope · (first_distance + j), ALiBi: first_distance = position of column 0's key - query position.
 inline void add_slope(float* scores, Columns columns, float slope, std::int64_t first_distance) {
   const auto offset = static_cast<std::int32_t>(first_distance);
   const auto low = static_cast<std::int32_t>(columns.low), high = static_cast<std::int32_t>(columns.high);
   for (std::int32_t j = low; j < high; ++j) scores[j] += slope * static_cast<float>(offset + j);
+}
+
+/// values[j] *= factors[j - low] in these columns.
+inline void multiply_row(const float* factors, Columns columns, float* values) {
+#pragma omp simd
+  for (std::int64_t j = columns.low; j < columns.high; ++j) values[j] *= factors[j - columns.low];
 }
 
 /// -infinity after the last column, as far as the row's last vector reaches.

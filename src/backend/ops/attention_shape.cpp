@@ -29,6 +29,7 @@ AttentionShape::AttentionShape(const char* verb, const ConstTensor& q, const Con
                    "attention: document starts are i32 [b, s_q]", mask.document_starts.dtype(),
                    mask.document_starts.shape(), samples, queries);
   }
+  internal_check(mask.softcap >= 0, "attention: the soft cap is not negative", mask.softcap);
   if (mask.slopes) {
     internal_check(mask.slopes.dtype() == DType::f32 && mask.slopes.contiguous() && mask.slopes.shape() == Shape{heads},
                    "attention: slopes are f32 [a]", mask.slopes.dtype(), mask.slopes.shape(), heads);

@@ -151,21 +151,22 @@ struct AppendRowsArgs {
   Tensor y;             ///< [capacity, b, heads, d], strided: sets those rows, all others stay
 };
 
-/// The keys that a query may see, and the bias of its scores. Query row i of a sample has sequence position i plus that
-/// sample's offset, key row j position j. Visible: key_length, causal, window and document start all allow it. A query
-/// that sees nothing gets 0.
+/// The keys that a query may see, and the cap and the bias of its scores. Query row i of a sample has sequence position
+/// i plus that sample's offset, key row j position j. Visible: key_length, causal, window and document start all allow
+/// it. A query that sees nothing gets 0.
 struct AttentionMask {
   bool causal = true;
   ConstTensor query_offsets;    ///< optional, i32 [b], from 0: keys in front of each sample's queries; absent: 0
   std::int64_t window = 0;      ///< > 0: only the last `window` positions up to the query's own
   ConstTensor key_lengths;      ///< optional, i32 [b]: keys at or past it are padding, and may hold anything
   ConstTensor document_starts;  ///< optional, i32 [b, s_q]: first visible key of each query, never less than the last's
-  ConstTensor slopes;           ///< optional, f32 [a]: ALiBi, slope · (key position - query position) is added
+  float softcap = 0;          ///< > 0: scores become softcap · tanh(score / softcap), before a bias is added (Gemma 2)
+  ConstTensor slopes;         ///< optional, f32 [a]: ALiBi, slope · (key position - query position) is added
   ConstTensor distance_bias;  ///< optional, [a, buckets]: T5, [head, bucket of key position - query position] is added
   DistanceBuckets distance_buckets;  ///< for distance_bias; nothing else reads it
 };
 
-/// out = softmax(scale · q kᵀ + bias, masked) dropped-out · v, per sample and head, blocked with online softmax
+/// out = softmax(cap(scale · q kᵀ) + bias, masked) dropped-out · v, per sample and head, blocked with online softmax
 /// (Dao et al. 2022): s_q × s_k is never materialised. Head strides are free (q, k, v may be views into one matmul's
 /// result); a_kv divides a, and query head i reads key/value head i / (a / a_kv).
 struct AttentionForwardArgs {

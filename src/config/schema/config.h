@@ -109,6 +109,7 @@ struct ModelConfig {
   double norm_epsilon = 1e-5;
   bool query_key_norm = false;
   std::string attention_scale = "head_size";
+  double attention_softcap = 0;  // bound of attention scores; 0: none
   std::string residual = "sequential", norm_position = "pre";
   bool tie_embeddings = true, scale_embeddings = false, embedding_norm = false;
   BiasConfig bias;

@@ -94,6 +94,10 @@ std::vector<Key> model_keys() {
        "Normalize queries and keys per head (RMSNorm with a weight), before the rotation.", "", Fact::unless_default},
       {MEGATRON_KEY(model, attention_scale), one_of(names_of(kAttentionScales)).with(family, {"t5"}, "none"), "", "",
        "What attention scores are divided by: √head_size, or nothing (the original T5).", "", Fact::unless_default},
+      {MEGATRON_KEY(model, attention_softcap), in_fp32(from_to(0, 1e6)), "", "",
+       "Attention scores become attention_softcap · tanh(score / attention_softcap), before a bias of positions is "
+       "added and keys are masked (Gemma 2 has 50). 0: no cap.",
+       "", Fact::unless_default},
       {MEGATRON_KEY(model, residual), one_of(names_of(kResiduals)).with(family, {"gpt", "bert"}), "", "",
        "Inputs of the parts of a layer. sequential: the feed-forward part reads the sum of the layer's input and "
        "attention. parallel: both parts read the layer's input, each through its own norm (GPT-NeoX). "

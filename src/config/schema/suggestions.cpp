@@ -49,6 +49,8 @@ constexpr KeyAlias kAliases[] = {
     {"use_alibi", "model.position_embedding"},
     {"qk_norm", "model.query_key_norm"},
     {"use_qk_norm", "model.query_key_norm"},
+    {"attn_logit_softcapping", "model.attention_softcap"},
+    {"attn_logits_soft_cap", "model.attention_softcap"},
     {"multi_query", "model.query_groups"},
     {"hidden_act", "model.activation"},
     {"activation_function", "model.activation"},

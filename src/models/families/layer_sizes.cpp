@@ -78,6 +78,7 @@ BlockSizes block_sizes(const ModelConfig& model, const ProcessGrid& grid, Sight 
                      .deviation = model.init_std,
                      .output_deviation = output_deviation};
   sizes.attention.scaled = model.scale_of_scores() == AttentionScale::head_size;
+  sizes.attention.softcap = model.attention_softcap;
   sizes.mlp = {.hidden = model.hidden_size,
                .ffn = model.ffn_hidden_size,
                .bias = model.bias.feed_forward,

@@ -157,6 +157,7 @@ AttentionMask Attention::mask(const Context& context) const {
   AttentionMask mask;
   mask.causal = sizes_.causal;
   mask.window = sizes_.window;
+  mask.softcap = static_cast<float>(sizes_.softcap);
   mask.key_lengths = context.rows().lengths;
   mask.document_starts = context.rows().document_starts;
   if (context.cache != nullptr) mask.query_offsets = context.cache->offsets;

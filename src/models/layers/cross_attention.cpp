@@ -53,6 +53,7 @@ CrossAttention::KeyValue CrossAttention::split(Tensor key_value) const {
 AttentionMask CrossAttention::mask(const Context& context) const {
   AttentionMask mask;
   mask.causal = false;
+  mask.softcap = static_cast<float>(sizes_.softcap);
   mask.key_lengths = context.cache != nullptr ? context.cache->memory_lengths() : context.micro_batch.encoder.lengths;
   return mask;
 }

@@ -74,6 +74,13 @@ void add_attention_cases(CaseList& cases, double dropout) {
   wide.window = 3;
   wide.output_bias = false;
   add_attention("Attention with a window and wide heads, biases on query, key and value", wide);
+  AttentionSizes capped = attention_sizes(dropout);
+  capped.groups = 2;
+  capped.softcap = 0.5;
+  add_attention("Attention in two groups, of capped scores", capped);
+  capped.groups = kHeads;
+  capped.alibi = true;
+  add_attention("Attention of capped scores, with slopes", capped);
   AttentionSizes seeing_all = attention_sizes(dropout);
   seeing_all.causal = false;
   cases.add<TestedAttention>("Attention that sees all of a sample", kHidden, kHidden, seeing_all).encoder = true;
@@ -89,6 +96,9 @@ void add_attention_cases(CaseList& cases, double dropout) {
   using TestedCross = SeeingItsInput<TestedCrossAttention>;
   AttentionSizes cross = attention_sizes(dropout);
   cases.add<TestedCross>("Cross-attention", kHidden, kHidden, cross);
+  cross.softcap = 0.5;
+  cases.add<TestedCross>("Cross-attention of capped scores", kHidden, kHidden, cross);
+  cross.softcap = 0;
   cross.groups = 2;
   cross.bias = cross.output_bias = false;
   LayerCase& grouped = cases.add<TestedCross>("Cross-attention in two groups, without biases", kHidden, kHidden, cross);
