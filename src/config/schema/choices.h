@@ -50,6 +50,12 @@ enum class ExpertDrop { position, random, none };
 inline constexpr std::array kDrops{Choice{ExpertDrop::position, "position"}, Choice{ExpertDrop::random, "random"},
                                    Choice{ExpertDrop::none, "none"}};
 
+/// Factor of an orthogonal update of a weight [rows, columns], which is [out, in]: sqrt(max(1, rows / columns)) (Jordan
+/// et al. 2024), or 0.2 · sqrt(max(rows, columns)), with which learning rates of AdamW fit (Liu et al. 2025).
+enum class MuonScale { spectral, match_adam_rms };
+inline constexpr std::array kMuonScales{Choice{MuonScale::spectral, "spectral"},
+                                        Choice{MuonScale::match_adam_rms, "match_adam_rms"}};
+
 enum class RecomputeMode { none, selective, full };
 inline constexpr std::array kRecomputeModes{Choice{RecomputeMode::none, "none"},
                                             Choice{RecomputeMode::selective, "selective"},

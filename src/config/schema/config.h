@@ -240,6 +240,9 @@ struct OptimizerConfig {
   std::string name = "adamw";
   double beta1 = 0.9, beta2 = 0.999;  // betas = [beta1, beta2]
   double momentum = 0.9;
+  bool nesterov = true;
+  std::string muon_scale = "spectral";
+  double adamw_learning_rate_factor = 1;
   double epsilon = 1e-8, weight_decay = 0.01;
   std::string weight_decay_schedule = "constant";
   std::optional<double> weight_decay_end = {};  // for a schedule that is not constant

@@ -119,15 +119,30 @@ std::vector<Key> recipe_keys() {
        "How many layers of each model chunk (of a stage or virtual stage) are recomputed, from the first on. The "
        "others keep their activations. If it is more than a chunk has, the whole chunk is recomputed.",
        ""},
-      {MEGATRON_KEY(optimizer, name), one_of(names_of(kUpdateRules)), "", "", "The optimizer.", ""},
+      {MEGATRON_KEY(optimizer, name), one_of(names_of(kUpdateRules)), "", "",
+       "The optimizer. \"muon\" is Muon for hidden matrices, each query, key, value, gate and expert by itself, and "
+       "AdamW "
+       "for all other parameters.",
+       ""},
       {MEGATRON_KEY_IN(optimizer, betas, optimizer), of_rules(in_fp32(below_one()), "betas"), "", "",
        "Decay rates of AdamW's two moments.", ""},
       {MEGATRON_KEY(optimizer, momentum), of_rules(in_fp32(below_one()), "momentum"), "", "",
-       "Momentum of SGD. 0: none.", ""},
+       "Momentum of SGD, or of Muon, which is mostly used with 0.95. 0: none.", ""},
+      {MEGATRON_KEY(optimizer, nesterov), of_rules(any(), "nesterov"), "", "",
+       "Muon looks ahead: it follows momentum · m + (1 - momentum) · gradient, where it would follow the momentum m.",
+       ""},
+      {MEGATRON_KEY(optimizer, muon_scale), of_rules(one_of(names_of(kMuonScales)), "muon_scale"), "", "",
+       "Factor of Muon's update of a matrix [out, in]. spectral: √(max(1, out / in)). match_adam_rms: 0.2 · √(max(out, "
+       "in)), an update as large as AdamW's, so that its learning rates and weight decay fit.",
+       ""},
+      {MEGATRON_KEY(optimizer, adamw_learning_rate_factor), of_rules(in_fp32(above(0)), "adamw_learning_rate_factor"),
+       "", "", "The learning rate of the parameters that \"muon\" leaves to AdamW, as a multiple of [learning_rate].",
+       ""},
       {MEGATRON_KEY(optimizer, epsilon), of_rules(in_fp32(above(0)), "epsilon"), "", "",
        "Added to the square root of AdamW's second moment.", ""},
       {MEGATRON_KEY(optimizer, weight_decay), in_fp32(at_least(0)), "", "",
-       "Weight decay: decoupled from the gradient with \"adamw\", part of the gradient (L2) with \"sgd\". Biases and "
+       "Weight decay: decoupled from the gradient with \"adamw\" and \"muon\", part of the gradient (L2) with \"sgd\". "
+       "Biases and "
        "normalizations do not decay.",
        ""},
       {MEGATRON_KEY(optimizer, weight_decay_schedule), one_of({"constant", "linear", "cosine"}), "", "",

@@ -15,7 +15,7 @@ namespace megatron {
 
 /// A few names, those that come first.
 struct Names {
-  std::array<std::string_view, 3> all{};
+  std::array<std::string_view, 6> all{};
 
   constexpr const std::string_view* begin() const { return all.data(); }
   constexpr const std::string_view* end() const { return std::find(all.data(), all.data() + all.size(), ""); }
@@ -27,12 +27,17 @@ struct UpdateRuleFacts {
   std::string_view name;        ///< optimizer.name
   Names states;                 ///< numbers that it keeps of each element, by their names in checkpoints
   Names keys;                   ///< keys of [optimizer] that it reads and not all rules do
-  bool needs_matrices = false;  ///< the update of an element depends on the whole matrix that has it
+  bool needs_matrices = false;  ///< the update of an element depends on the whole matrix that has it. Other parameters
+                                ///< than hidden matrices are updated by AdamW, whose keys are among these
 };
 
 inline constexpr std::array kUpdateRules{
     UpdateRuleFacts{.name = "adamw", .states = {"m", "v"}, .keys = {"betas", "epsilon"}},
     UpdateRuleFacts{.name = "sgd", .states = {"m"}, .keys = {"momentum"}},
+    UpdateRuleFacts{.name = "muon",
+                    .states = {"m"},
+                    .keys = {"betas", "epsilon", "momentum", "nesterov", "muon_scale", "adamw_learning_rate_factor"},
+                    .needs_matrices = true},
 };
 
 /// The names of the rules that read a key.

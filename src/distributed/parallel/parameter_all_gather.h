@@ -26,6 +26,7 @@ class ParameterAllGather {
   /// Waits for what is in flight, unless an exception unwinds.
   ~ParameterAllGather();
 
+  const ProcessGrid& grid() const { return grid_; }
   Shard shard() const { return shard_at(grid_.at(), grid_.shape()); }  ///< the part that this rank updates
 
   /// This rank's part of a bucket is new. Once for each bucket of the store, in their order; the last round must be

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "training/optimizer/whole_matrix.h"
+
 namespace megatron {
 
 namespace {
@@ -57,12 +59,13 @@ std::size_t Optimizer::state_bytes(const ParameterStore& store, Shard shard, con
 }
 
 Optimizer::Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
-                     ParameterAllGather* gathers, RuleChoice choice)
-    : store_(store), config_(config), ops_(ops), gathers_(gathers) {
+                     ParameterAllGather* gathers, RuleChoice choice, Arena* scratch)
+    : store_(store), config_(config), ops_(ops), gathers_(gathers), scratch_(scratch) {
   internal_check(gathers != nullptr || !store.sharded(), "an optimizer of shards needs gathers");
   owned_ = store.owned_by(gathers != nullptr ? gathers->shard() : Shard{});
   division_ = divide(store, owned_, config, choice);
   list_parts(choice);
+  list_matrices(choice);
   allocate(device);
 }
 
@@ -84,12 +87,41 @@ void Optimizer::list_parts(RuleChoice choice) {
         if (!parameter.owner && parameter.tensor == Placement::replica) copies_.push_back(part);
         // Gaps hold zeros: a part may span them.
         const UpdateRule* const rule = &choice(config_, parameter);
-        if (parts.empty() || parts.back().decay != parameter.decays() || parts.back().rule != rule) {
-          parts.push_back({part, parameter.decays(), rule});
+        const Parameter* const matrix = rule->update_matrix != nullptr ? &parameter : nullptr;
+        if (parts.empty() || parts.back().decay != parameter.decays() || parts.back().rule != rule ||
+            parts.back().matrix != matrix) {
+          parts.push_back({part, parameter.decays(), rule, matrix});
         }
         parts.back().range.count = part.end() - parts.back().range.first;
       }
     }
+  }
+}
+
+// Takes the parts of matrices out of the others. With shards a bucket is gathered by all of its copies or by none,
+// whichever of them have a part of a matrix.
+void Optimizer::list_matrices(RuleChoice choice) {
+  std::vector<FlatRange> all;
+  for (const Parameter& parameter : store_.all()) {
+    const MatrixUpdate* const rule = choice(config_, parameter).update_matrix;
+    if (rule == nullptr) continue;
+    internal_check(gathers_ != nullptr && scratch_ != nullptr, "updates of whole matrices need gathers and scratch");
+    all.push_back({parameter.first, parameter.elements()});
+    matrix_bytes_ = std::max(matrix_bytes_, whole_matrix_bytes(gathers_->grid().tensor(), *rule, parameter));
+  }
+  for (std::size_t i = 0; i < owned_.size(); ++i) {
+    std::vector<Matrices>& matrices = matrices_.emplace_back();
+    const auto in_bucket = [&](const FlatRange& matrix) {
+      const Bucket& bucket = store_.buckets()[i];
+      return matrix.first >= bucket.first && matrix.end() <= bucket.end();
+    };
+    if (store_.sharded() && std::any_of(all.begin(), all.end(), in_bucket)) matrices.push_back({owned_[i], {}});
+    for (const Part& part : parts_[i]) {
+      if (part.matrix == nullptr) continue;
+      if (!store_.sharded()) matrices.push_back({part.range, {}});
+      matrices.back().parts.push_back(part);
+    }
+    std::erase_if(parts_[i], [](const Part& part) { return part.matrix != nullptr; });
   }
 }
 
@@ -206,23 +238,59 @@ void Optimizer::wait_for_values() {
 void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     for (const Part& part : parts_[i]) {
-      update_part(part, settings, factor, skip);
+      part.rule->update(ops_, config_, update_of(part, settings, factor, skip));
       if (gathers_ != nullptr) gathers_->progress();
     }
+    for (const Matrices& matrices : matrices_[i]) update_matrices(i, matrices, settings, factor, skip);
     publish(i);
   }
 }
 
-void Optimizer::update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
-  part.rule->update(ops_, config_,
-                    {.value = master(part.range),
-                     .gradient = in(store_.gradients(), part.range),
-                     .states = states_in(section_of(part.range), part.range),
-                     .clip_factor = factor,
-                     .skip = skip,
-                     .learning_rate = static_cast<float>(settings.learning_rate),
-                     .weight_decay = part.decay ? static_cast<float>(settings.weight_decay) : 0.0f,
-                     .step = updates_ + 1});
+UpdateArgs Optimizer::update_of(const Part& part, const UpdateSettings& settings, ConstTensor factor,
+                                ConstTensor skip) const {
+  return {.value = master(part.range),
+          .gradient = in(store_.gradients(), part.range),
+          .states = states_in(section_of(part.range), part.range),
+          .clip_factor = factor,
+          .skip = skip,
+          .learning_rate = static_cast<float>(settings.learning_rate),
+          .weight_decay = part.decay ? static_cast<float>(settings.weight_decay) : 0.0f,
+          .step = updates_ + 1};
+}
+
+// Directions take the place of gradients, since a rank has room there for those of its whole bucket, and gradients come
+// back at the end. With shards every rank makes the matrices whole that it has a part of.
+void Optimizer::update_matrices(std::size_t index, const Matrices& matrices, const UpdateSettings& settings,
+                                ConstTensor factor, ConstTensor skip) {
+  const ArenaScope scope(*scratch_);
+  const Tensor own = in(store_.gradients(), matrices.range);
+  const Tensor gradients = scratch_->allocate("gradients of matrices", {matrices.range.count}, DType::f32);
+  {
+    const ArenaScope largest(*scratch_);
+    scratch_->allocate("updates of matrices", {static_cast<std::int64_t>(matrix_bytes_)}, DType::u8);
+  }
+  ops_.copy(own, gradients);
+  for (const Part& part : matrices.parts) {
+    UpdateArgs args = update_of(part, settings, factor, skip);
+    args.gradient = gradients.slice(0, part.range.first - matrices.range.first, part.range.count);
+    part.rule->update_matrix->direct(ops_, *scratch_, config_, args, in(store_.gradients(), part.range));
+  }
+  const ProcessGrid& grid = gathers_->grid();
+  if (store_.sharded()) {
+    const Bucket& bucket = store_.buckets()[index];
+    grid.copies(bucket.copies).all_gather(own, in(store_.gradients(), bucket));
+  }
+  for (const Part& part : matrices.parts) {
+    const ArenaScope one(*scratch_);
+    const Parameter& matrix = *part.matrix;
+    const Tensor update =
+        make_whole_matrix(ops_, grid.tensor(), *scratch_, *part.rule->update_matrix, matrix, matrix.gradient);
+    UpdateArgs args = update_of(part, settings, factor, skip);
+    args.gradient = update.view({matrix.elements()}).slice(0, part.range.first - matrix.first, part.range.count);
+    part.rule->update_matrix->apply(ops_, *scratch_, config_, args, matrix.global_shape);
+    gathers_->progress();
+  }
+  ops_.copy(gradients, own);
 }
 
 }  // namespace megatron

@@ -25,10 +25,11 @@ struct UpdateSettings {
 /// update values = the master, rounded; with shards their gathers are on their way.
 class Optimizer {
  public:
-  /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. All
-  /// own state is 0: initialize(), or read it.
+  /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. A rule
+  /// that needs whole matrices needs gathers and `scratch`, for the time of an update. All own state is 0:
+  /// initialize(), or read it.
   Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
-            ParameterAllGather* gathers = nullptr, RuleChoice choice = rule_of);
+            ParameterAllGather* gathers = nullptr, RuleChoice choice = rule_of, Arena* scratch = nullptr);
 
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
   /// precision, but for the rounding of 16-bit values. Gradients become 0.
@@ -47,7 +48,9 @@ class Optimizer {
   void wait_for_values();
   /// Gives the device an update from the store's gradients, which must be summed over all partial axes, and starts the
   /// values' gathers. The gradients are multiplied by `factor`; where `skip` is not 0 nothing changes. Both f32 [1],
-  /// read when the device comes to it. An update that was not skipped must be told to count_update().
+  /// read when the device comes to it. An update that was not skipped must be told to count_update(). Gradients of the
+  /// owned ranges stay as they are. With a rule that needs whole matrices collective over the copies, where there are
+  /// shards, and over the tensor ranks.
   void start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void count_update() { ++updates_; }
 
@@ -92,11 +95,19 @@ class Optimizer {
     std::vector<Section> sections;
     std::vector<RuleMemory> rules;
   };
-  /// A maximal part of an owned range with one rule and one decay.
+  /// A maximal part of an owned range with one rule and one decay; of one parameter alone, if its rule updates
+  /// matrices.
   struct Part {
     FlatRange range;
     bool decay;
     const UpdateRule* rule;
+    const Parameter* matrix;  ///< null if the rule is not such a one
+  };
+  /// Parts of matrices, and an owned range that they lie in, whose directions become whole together: the part of a
+  /// bucket, or, without shards, a matrix by itself.
+  struct Matrices {
+    FlatRange range;
+    std::vector<Part> parts;
   };
 
   std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
@@ -105,11 +116,14 @@ class Optimizer {
                          const OptimizerConfig& config, RuleChoice choice);
   static std::size_t bytes_of(const ParameterStore& store, const Division& division);
   void list_parts(RuleChoice choice);
+  void list_matrices(RuleChoice choice);
   void allocate(Device& device);
   Tensor master(const FlatRange& range) const;
   const Section& section_of(const FlatRange& range) const;
   StateTensors states_in(const Section& section, const FlatRange& range) const;
-  void update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
+  UpdateArgs update_of(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) const;
+  void update_matrices(std::size_t index, const Matrices& matrices, const UpdateSettings& settings, ConstTensor factor,
+                       ConstTensor skip);
   void add_square_sum(const std::vector<FlatRange>& ranges, Tensor total);
   void publish(std::size_t index);
 
@@ -117,9 +131,12 @@ class Optimizer {
   OptimizerConfig config_;
   Ops& ops_;
   ParameterAllGather* gathers_;
+  Arena* scratch_;
   std::vector<FlatRange> owned_;
-  std::vector<std::int64_t> positions_;   // where the owned ranges lie in the master copy
-  std::vector<std::vector<Part>> parts_;  // parts of each owned range
+  std::vector<std::int64_t> positions_;          // where the owned ranges lie in the master copy
+  std::vector<std::vector<Part>> parts_;         // parts of each owned range, but for matrices
+  std::vector<std::vector<Matrices>> matrices_;  // the same of these
+  std::size_t matrix_bytes_ = 0;  // scratch for the largest matrix, whoever updates it: all copies take as much
   Division division_;
   std::vector<FlatRange> in_norm_;  // counted in the norm by this rank, gaps included, but for experts
   std::vector<FlatRange> experts_in_norm_;

@@ -1,5 +1,10 @@
 #include "training/optimizer/update_rules.h"
 
+#include <algorithm>
+
+#include "training/optimizer/muon.h"
+#include "training/optimizer/newton_schulz.h"
+
 namespace megatron {
 
 namespace {
@@ -11,7 +16,7 @@ void adamw(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
              .v = args.states[1],
              .clip_factor = args.clip_factor,
              .skip = args.skip,
-             .learning_rate = args.learning_rate,
+             .learning_rate = args.learning_rate * static_cast<float>(config.adamw_learning_rate_factor),
              .beta1 = static_cast<float>(config.beta1),
              .beta2 = static_cast<float>(config.beta2),
              .epsilon = static_cast<float>(config.epsilon),
@@ -30,13 +35,39 @@ void sgd(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
            .weight_decay = args.weight_decay});
 }
 
+void direct_muon(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, Tensor direction) {
+  find_muon_direction(
+      ops, scratch, {.momentum = config.momentum, .nesterov = config.nesterov},
+      {.gradient = args.gradient, .m = args.states[0], .clip_factor = args.clip_factor, .skip = args.skip}, direction);
+}
+
+void follow_muon(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, const Shape& shape) {
+  apply_muon(ops, scratch, muon_scale_factor(kind_of(kMuonScales, config.muon_scale), shape[0], shape[1]),
+             {.value = args.value,
+              .update = args.gradient,
+              .skip = args.skip,
+              .learning_rate = args.learning_rate,
+              .weight_decay = args.weight_decay});
+}
+
+constexpr MatrixUpdate kMuon{.direct = direct_muon, .make_whole = orthogonalize, .apply = follow_muon};
+
+bool has_no_momentum(const OptimizerConfig& config) {
+  return config.momentum == 0;
+}
+
 constexpr std::array kRules{
     UpdateRule{.name = "adamw", .update = adamw},
-    UpdateRule{.name = "sgd",
-               .update = sgd,
-               .is_stateless = [](const OptimizerConfig& config) { return config.momentum == 0; }},
+    UpdateRule{.name = "sgd", .update = sgd, .is_stateless = has_no_momentum},
+    UpdateRule{.name = "muon", .update_matrix = &kMuon, .is_stateless = has_no_momentum},
 };
 static_assert(same_names(kRules, kUpdateRules), "config/schema/update_rules.h has other rules");
+static_assert(std::equal(kRules.begin(), kRules.end(), kUpdateRules.begin(),
+                         [](const UpdateRule& rule, const UpdateRuleFacts& facts) {
+                           return facts.needs_matrices == (rule.update_matrix != nullptr) &&
+                                  facts.needs_matrices == (rule.update == nullptr);
+                         }),
+              "a rule has one of the two updates");
 
 }  // namespace
 
@@ -44,8 +75,9 @@ Names UpdateRule::states(const OptimizerConfig& config) const {
   return is_stateless != nullptr && is_stateless(config) ? Names{} : row_named(kUpdateRules, name).states;
 }
 
-const UpdateRule& rule_of(const OptimizerConfig& config, const Parameter&) {
-  return row_named(kRules, config.name);
+const UpdateRule& rule_of(const OptimizerConfig& config, const Parameter& parameter) {
+  const UpdateRule& rule = row_named(kRules, config.name);
+  return rule.update_matrix != nullptr && parameter.role != Role::matrix ? row_named(kRules, "adamw") : rule;
 }
 
 }  // namespace megatron

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "backend/ops/ops.h"
+#include "backend/tensor/memory.h"
 #include "config/schema/config.h"
 #include "distributed/parallel/parameter.h"
 
@@ -27,9 +28,22 @@ struct UpdateArgs {
   std::int64_t step = 1;  ///< updates so far, with this one
 };
 
+/// The update of a matrix by a rule that needs it whole, in three acts: the first and the last work on any part of it,
+/// whoever holds that.
+struct MatrixUpdate {
+  /// Changes the states, and sets `direction`, f32 [count], from them and the gradient.
+  void (*direct)(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, Tensor direction);
+  /// Sets y to what the direction x of a whole matrix is made into. Both f32 [rows, columns]; x is worked in.
+  void (*make_whole)(Ops& ops, Arena& scratch, Tensor x, Tensor y);
+  /// Changes the value along a part of y, which is in the gradient's place. `shape`: the whole matrix'.
+  void (*apply)(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, const Shape& shape);
+};
+
+/// Has one of the two updates.
 struct UpdateRule {
   std::string_view name;
-  void (*update)(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args);
+  void (*update)(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) = nullptr;
+  const MatrixUpdate* update_matrix = nullptr;
   bool (*is_stateless)(const OptimizerConfig& config) = nullptr;  ///< keeps none of its states; null: never
 
   /// The states that it keeps.
@@ -39,7 +53,8 @@ struct UpdateRule {
 /// Says by which rule a parameter is updated.
 using RuleChoice = const UpdateRule& (*)(const OptimizerConfig& config, const Parameter& parameter);
 
-/// The choice of the configuration: optimizer.name, for all parameters.
+/// The choice of the configuration: optimizer.name. One that needs whole matrices has the hidden matrices, and AdamW
+/// all other parameters.
 const UpdateRule& rule_of(const OptimizerConfig& config, const Parameter& parameter);
 
 }  // namespace megatron

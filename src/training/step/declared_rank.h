@@ -18,7 +18,8 @@ struct DeclaredRank {
         grid(world, grid_shape(config)),
         region(grid, config.parallel.sequence_parallel) {
     make_stages(config, grid, region, store);
-    store.allocate_sizing(config.precision.dtype(), optimizer_shards(config, grid.shape()));
+    const Shards shards = optimizer_shards(config, grid.shape());
+    store.allocate_sizing(config.precision.dtype(), shards, bucket_elements(config, store, shards));
   }
 
   CountingCommunicator world;
