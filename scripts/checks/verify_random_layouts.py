@@ -49,6 +49,7 @@ class Draw:
         self.draw_training()
         self.draw_families()
         self.draw_encoders()
+        self.draw_matrix_rule()
 
     def one_of(self, *values):
         return self.random.choice(values)
@@ -189,7 +190,7 @@ class Draw:
             self.set("data.order", "megatron_core")
 
     def draw_encoders(self):
-        """BERT and T5, drawn last of all. They have no use for what belongs to tokens in a row."""
+        """BERT and T5, drawn after all that they share. They have no use for what belongs to tokens in a row."""
         if not self.sometimes(0.3):
             return
         for key in ("data.reset_attention_mask", "data.reset_position_ids", "data.eod_mask_loss", "loss.name",
@@ -242,6 +243,18 @@ class Draw:
         if self.keys["model.position_embedding"] == "learned":
             longest = max(self.keys["model.sequence_length"], self.keys["model.decoder_sequence_length"])
             self.set("model.max_position_embeddings", longest)
+
+    def draw_matrix_rule(self):
+        """Muon in place of the rule that draw_training drew. Last of all, so that the draws above stay what they were."""
+        if not self.sometimes(0.2):
+            return
+        for key in ("betas", "momentum"):
+            self.keys.pop(f"optimizer.{key}", None)
+        self.set("optimizer.name", "muon")
+        self.set("optimizer.momentum", self.one_of(0.0, 0.95))
+        self.set("optimizer.nesterov", self.sometimes(0.5))
+        self.set("optimizer.muon_scale", self.one_of("spectral", "match_adam_rms"))
+        self.set("optimizer.adamw_learning_rate_factor", self.one_of(1.0, 0.1))
 
 
 def make_corpus(folder, preprocess):

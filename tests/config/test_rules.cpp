@@ -229,11 +229,22 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
       {{"learning_rate.wsd_decay_steps=5"},
        1,
        "learning_rate.wsd_decay_steps belongs to learning_rate.decay = \"wsd\", not \"cosine\""},
-      {{"optimizer.momentum=0.8"}, 1, "optimizer.momentum belongs to optimizer.name = \"sgd\", not \"adamw\""},
+      {{"optimizer.momentum=0.8"},
+       1,
+       "optimizer.momentum belongs to optimizer.name = \"sgd\" or \"muon\", not \"adamw\""},
+      {{"optimizer.nesterov=false"}, 1, "optimizer.nesterov belongs to optimizer.name = \"muon\", not \"adamw\""},
+      {{"optimizer.name=sgd", "optimizer.muon_scale=match_adam_rms"},
+       1,
+       "optimizer.muon_scale belongs to optimizer.name = \"muon\", not \"sgd\""},
+      {{"optimizer.adamw_learning_rate_factor=0.1"},
+       1,
+       "optimizer.adamw_learning_rate_factor belongs to optimizer.name = \"muon\", not \"adamw\""},
       {{"optimizer.name=sgd", "optimizer.betas=[0.8, 0.9]"},
        1,
-       "optimizer.betas belongs to optimizer.name = \"adamw\", not \"sgd\""},
-      {{"optimizer.name=sgd", "optimizer.epsilon=1e-6"}, 1, "optimizer.epsilon belongs to optimizer.name = \"adamw\""},
+       "optimizer.betas belongs to optimizer.name = \"adamw\" or \"muon\", not \"sgd\""},
+      {{"optimizer.name=sgd", "optimizer.epsilon=1e-6"},
+       1,
+       "optimizer.epsilon belongs to optimizer.name = \"adamw\" or \"muon\""},
       {{"optimizer.weight_decay_end=0.2"},
        1,
        "optimizer.weight_decay_end = 0.2 belongs to optimizer.weight_decay_schedule = \"linear\""},
@@ -334,6 +345,14 @@ TEST_CASE("update rules: the keys of a row need one of its rules", "[config]") {
       CHECK(key->constraint.needs.front().values == update_rules_with(name));
     }
   }
+  const OptimizerConfig muon =
+      resolved({"optimizer.name=muon", "optimizer.betas=[0.8, 0.9]", "optimizer.epsilon=1e-6",
+                "optimizer.momentum=0.95", "optimizer.nesterov=false", "optimizer.muon_scale=match_adam_rms",
+                "optimizer.adamw_learning_rate_factor=0.1", "optimizer.distributed=true"},
+               1)
+          .optimizer;
+  CHECK(muon.adamw_learning_rate_factor == 0.1);
+  CHECK(kind_of(kMuonScales, muon.muon_scale) == MuonScale::match_adam_rms);
   // The other keys of the table hold for all of them.
   CHECK(
       resolved({"optimizer.name=sgd", "optimizer.momentum=0.8", "optimizer.weight_decay=0.1"}, 1).optimizer.momentum ==

@@ -205,6 +205,10 @@ constexpr MegatronFlag kOptimizer[] = {
     {"--adam-beta2", "optimizer.betas", "the second of two"},
     {"--adam-eps", "optimizer.epsilon", ""},
     {"--sgd-momentum", "optimizer.momentum", ""},
+    {"--muon-momentum", "optimizer.momentum", ""},
+    {"--muon-use-nesterov", "optimizer.nesterov", "true is the default here"},
+    {"--muon-scale-mode", "optimizer.muon_scale", "spectral"},
+    {"--muon-tp-mode", "", "matrices are made orthogonal as a whole on every layout"},
 };
 
 constexpr MegatronFlag kData[] = {

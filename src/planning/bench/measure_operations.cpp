@@ -108,7 +108,7 @@ std::vector<SmallModel> small_models(bool quick) {
   models.push_back({two_layers(64, 64, 512), 4});
   models.push_back({two_layers(64, 64, 2048), 192});
   for (const UpdateRuleFacts& row : kUpdateRules) {
-    // What rules of whole matrices compute beyond others' updates are products, which large ones have many of.
+    // Rules of whole matrices have many products, which take long for large ones, and others' operations.
     models.push_back({two_layers(row.needs_matrices ? 256 : 1024, 32, 8192), 2, true, row.name});
   }
   return models;

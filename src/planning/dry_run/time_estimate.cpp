@@ -101,7 +101,7 @@ double work_seconds(const Config& config, const MemoryPlan& plan, const MachineS
     numbers += rows * static_cast<double>(model.attention_heads * model.sequence_length) / 2 / tensor;
   }
   const double moved = plan.forward_and_backward_bytes + plan.gradient_bytes;
-  return (plan.matmul_flops + kAttentionSlowness * plan.attention_flops) / speed.flops_per_second +
+  return (plan.matmul_flops + plan.update_flops + kAttentionSlowness * plan.attention_flops) / speed.flops_per_second +
          (4 * elements + 4 * moved) / speed.bytes_per_second +
          2 * numbers * kDropoutSeconds / static_cast<double>(config.run.threads);
 }

@@ -39,9 +39,4 @@ void orthogonalize(Ops& ops, Arena& scratch, Tensor x, Tensor y) {
   }
 }
 
-double orthogonalize_flops(std::int64_t rows, std::int64_t columns) {
-  const auto small = static_cast<double>(std::min(rows, columns)), large = static_cast<double>(std::max(rows, columns));
-  return kNewtonSchulzSteps * (4 * small * small * large + 2 * small * small * small);
-}
-
 }  // namespace megatron

@@ -136,7 +136,7 @@ class Optimizer {
   std::vector<std::int64_t> positions_;          // where the owned ranges lie in the master copy
   std::vector<std::vector<Part>> parts_;         // parts of each owned range, but for matrices
   std::vector<std::vector<Matrices>> matrices_;  // the same of these
-  std::size_t matrix_bytes_ = 0;  // scratch for the largest matrix, whoever updates it: all copies take as much
+  std::size_t matrix_bytes_ = 0;  // scratch for the largest matrix of all copies, which take as much each
   Division division_;
   std::vector<FlatRange> in_norm_;  // counted in the norm by this rank, gaps included, but for experts
   std::vector<FlatRange> experts_in_norm_;

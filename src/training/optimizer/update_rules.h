@@ -29,7 +29,7 @@ struct UpdateArgs {
 };
 
 /// The update of a matrix by a rule that needs it whole, in three acts: the first and the last work on any part of it,
-/// whoever holds that.
+/// on the rank that holds that.
 struct MatrixUpdate {
   /// Changes the states, and sets `direction`, f32 [count], from them and the gradient.
   void (*direct)(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, Tensor direction);

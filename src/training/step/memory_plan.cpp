@@ -95,11 +95,13 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const double matmul_flops = job.ops->matmul_flops(), attention_flops = job.ops->attention_flops();
   Timers timers;
   replica.update(sums, {}, timers);
+  const double update_flops = job.ops->matmul_flops() - matmul_flops;
   MemoryPlan plan = memory_of(played);
   plan.forward_and_backward_bytes = passes_bytes;
   plan.gradient_bytes = sums_bytes;
   plan.matmul_flops = matmul_flops;
   plan.attention_flops = attention_flops;
+  plan.update_flops = update_flops;
   return plan;
 }
 

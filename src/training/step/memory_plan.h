@@ -47,7 +47,8 @@ struct MemoryPlan : MemoryUse {
   std::int64_t stage_numbers = 0;     ///< the same with the optimizer's states, as checkpoints have them
   ExecutorMemory passes;              ///< activations by slot, gradients between stages
   std::vector<StagingPlan> staging;   ///< for each of the grid's groups
-  double matmul_flops = 0, attention_flops = 0;  ///< one step, this rank
+  double matmul_flops = 0, attention_flops = 0;  ///< one step's passes, this rank
+  double update_flops = 0;                       ///< products of its update
   double forward_and_backward_bytes = 0;         ///< sent by this rank in a step: tensor, expert and pipeline traffic
   double gradient_bytes = 0;                     ///< sent by this rank in a step: gradient sums
 

@@ -173,13 +173,13 @@ TEST_CASE("background saves: copied memory is planned to the byte on every rank"
   SavingRun run;
   run.config.checkpoint.async = true;
   const bool distributed = GENERATE(false, true);
-  const bool sgd = GENERATE(false, true);
+  const std::string rule = GENERATE("adamw", "sgd", "muon");
   const char* device = GENERATE("cpu", "cuda");
   run.config.parallel.data = 3;
   run.config.train.global_batch_size = 12;
   run.config.parallel.pipeline = 2;
   run.config.optimizer.distributed = distributed;
-  if (sgd) run.config.optimizer.name = "sgd";
+  run.config.optimizer.name = rule;
   run.config.run.device = device;
   on_ranks(6, run.config, [](const Rank& rank) {
     const ProcessGrid& grid = rank.grid;

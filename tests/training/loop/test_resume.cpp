@@ -261,6 +261,9 @@ TEST_CASE("resume: every way of keeping the optimizer's state trains on", "[faul
   require_no_trace_of_breaks(config, folder, "sgd");
   config.optimizer.momentum = 0;
   require_no_trace_of_breaks(config, folder, "sgd without momentum");
+  config.optimizer.name = "muon";
+  config.optimizer.momentum = 0.9;
+  require_no_trace_of_breaks(config, folder, "muon");
 }
 
 TEST_CASE("resume: any layout and way of keeping state loads any other's save", "[fault-17]") {

@@ -1,0 +1,207 @@
+// Muon on grids of ranks: parts of matrices, by rows and columns, shared and repeated, of experts and in shards, are
+// updated in the bits of one rank that has all of them.
+#include <mutex>
+
+#include "backend/ops/backends.h"
+#include "base/core/philox.h"
+#include "distributed/comm/thread_communicator.h"
+#include "models/layers/parameter_builder.h"
+#include "support/boxes.h"
+#include "support/catch.h"
+#include "support/communicator_cases.h"
+#include "support/tensors.h"
+#include "training/optimizer/update_step.h"
+#include "training/step/grid.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+constexpr std::int64_t kHidden = 8, kGroups = 2;
+constexpr int kExperts = 2, kSteps = 4;
+
+void declare(ParameterStore& store, const ProcessGrid& grid, const TensorRegion& region) {
+  const ParameterBuilder builder(store, region);
+  ParameterBuilder here = builder;
+  here.replicated_matrix(Role::embedding, "table", 11, kHidden, 1);
+  here.column_parallel_weight(Role::matrix, "query", 24, kHidden, 1);
+  here.column_parallel_weight(Role::matrix, "key", 4 * kGroups, kHidden, 1, /*adjacent=*/true, kGroups);
+  here.column_parallel_weight(Role::matrix, "value", 4 * kGroups, kHidden, 1, /*adjacent=*/true, kGroups);
+  here.row_parallel_weight("out", kHidden, 24, 1);
+  here.replicated_vector(Role::norm, "norm", kHidden, 1);
+  here.column_parallel_weight(Role::matrix, "up", 40, kHidden, 1);
+  here.column_parallel_bias("up.bias", 40);
+  here.row_parallel_weight("down", kHidden, 40, 1);
+  here.repeated_matrix(Role::matrix, "pooler", kHidden, kHidden, 1);
+  ParameterBuilder experts = builder.of_experts();
+  for (int expert = 0; expert < kExperts; ++expert) {
+    if (expert % grid.shape().expert != grid.expert().rank()) continue;
+    experts.column_parallel_weight(Role::matrix, fmt::format("expert {} up", expert), 16, kHidden, 1);
+    experts.row_parallel_weight(fmt::format("expert {} down", expert), kHidden, 16, 1);
+  }
+}
+
+/// The whole gradient of a step. The third one's is not finite.
+std::vector<float> gradient_of(const Parameter& parameter, int step) {
+  const Owned<float> whole = random_tensor({parameter.global_shape.elements()},
+                                           hash_name(parameter.name) + static_cast<std::uint64_t>(step), 0.3);
+  std::vector<float> gradient(whole.values().begin(), whole.values().end());
+  if (step == 3 && parameter.name == "table") gradient[0] = INFINITY;
+  return gradient;
+}
+
+struct Trained {
+  NamedValues values, m;  ///< whole tensors
+};
+
+OptimizerConfig settings(bool distributed) {
+  // The norm of all ranks' gradients may round otherwise.
+  return {.name = "muon", .momentum = 0.9, .clip_grad_norm = 0, .distributed = distributed};
+}
+
+struct TrainingRank {
+  TrainingRank(Communicator& world, const GridShape& shape, DType type, bool distributed)
+      : grid(world, shape), region(grid, false) {
+    declare(store, grid, region);
+    // Small enough buckets that matrices lie in several parts.
+    store.allocate(*backend.device, type, distributed ? all_copies(shape) : Shards{}, 300);
+    gathers = std::make_unique<ParameterAllGather>(grid, store);
+    optimizer = std::make_unique<Optimizer>(store, settings(distributed), *backend.device, *backend.ops, gathers.get(),
+                                            rule_of, &scratch);
+    optimizer->initialize(3);
+  }
+
+  void train() {
+    for (int step = 1; step <= kSteps; ++step) {
+      backend.ops->fill(store.gradients(), store.sharded() ? NAN : 0);  // beyond what a rank owns they are anything
+      for (const Parameter& parameter : store.all()) {
+        const std::vector<float> gradient = box_of(parameter, gradient_of(parameter, step));
+        for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer->owned())) {
+          std::copy_n(gradient.begin() + (part.first - parameter.first), part.count,
+                      store.gradients().as<float>() + part.first);
+        }
+      }
+      zero_gaps();
+      UpdateStep update(*optimizer, grid, 0, *backend.device, *backend.ops);
+      const bool skipped = update.run({.learning_rate = 0.05, .weight_decay = 0.1}, {}).skipped;
+      communicator_cases::expect(skipped == (step == 3), "step {}", step);
+      check_gradients(step);
+    }
+    gathers->finish();
+    communicator_cases::expect(scratch.used() == 0, "{} bytes are kept", scratch.used());
+  }
+
+  /// f32, of a parameter's box.
+  std::vector<float> values_of(const Parameter& parameter) const {
+    Owned<float> widened({parameter.elements()});
+    backend.ops->copy(parameter.value.view({parameter.elements()}), widened.tensor());
+    return widened.copied_values();
+  }
+
+  ProcessGrid grid;
+  TensorRegion region;
+  Backend backend = make_cpu_backend();
+  ParameterStore store;
+  Buffer memory{*backend.device, 1 << 18};
+  Arena scratch{"scratch", memory};
+  std::unique_ptr<ParameterAllGather> gathers;
+  std::unique_ptr<Optimizer> optimizer;
+
+ private:
+  void zero_gaps() {
+    std::vector<bool> used(static_cast<std::size_t>(store.flat_elements()));
+    for (const Parameter& parameter : store.all()) {
+      std::fill_n(used.begin() + parameter.first, parameter.elements(), true);
+    }
+    for (std::int64_t i = 0; i < store.flat_elements(); ++i) {
+      if (!used[static_cast<std::size_t>(i)]) store.gradients().as<float>()[i] = 0;
+    }
+  }
+  void check_gradients(int step) const {
+    for (const Parameter& parameter : store.all()) {
+      const std::vector<float> want = box_of(parameter, gradient_of(parameter, step));
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer->owned())) {
+        communicator_cases::expect(
+            std::equal(want.begin() + (part.first - parameter.first), want.begin() + (part.end() - parameter.first),
+                       store.gradients().as<float>() + part.first),
+            "the gradient of {} has changed", parameter.name);
+      }
+    }
+  }
+};
+
+Trained train_alone(DType type) {
+  Trained result;
+  run_as_threads(1, [&](Communicator& world) {
+    TrainingRank rank(world, {}, type, false);
+    rank.train();
+    for (const Parameter& parameter : rank.store.all()) {
+      result.values[parameter.name] = rank.values_of(parameter);
+      const Tensor m = numbers_of(rank.optimizer->state({parameter.first, parameter.elements()}).states, "m");
+      result.m[parameter.name] = {m.as<float>(), m.as<float>() + m.elements()};
+    }
+  });
+  return result;
+}
+
+void require_same(const TrainingRank& rank, const Trained& alone) {
+  for (const Parameter& parameter : rank.store.all()) {
+    communicator_cases::expect(rank.values_of(parameter) == box_of(parameter, alone.values.at(parameter.name)), "{}",
+                               parameter.name);
+    const std::vector<float> m = box_of(parameter, alone.m.at(parameter.name));
+    for (const FlatRange& part : ParameterStore::parts_in(parameter, rank.optimizer->owned())) {
+      const Tensor here = numbers_of(rank.optimizer->state(part).states, "m");
+      communicator_cases::expect(
+          std::equal(here.as<float>(), here.as<float>() + part.count, m.begin() + (part.first - parameter.first)),
+          "m of {}", parameter.name);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("muon: parts of matrices on every layout are updated as one rank's") {
+  const GridShape shape =
+      GENERATE(GridShape{}, GridShape{.tensor = 2}, GridShape{.tensor = 4, .kv_replicas = 2}, GridShape{.data = 2},
+               GridShape{.data = 3}, GridShape{.tensor = 2, .data = 2}, GridShape{.tensor = 2, .context = 2},
+               GridShape{.data = 2, .expert = 2}, GridShape{.tensor = 4, .data = 2, .kv_replicas = 2, .expert = 2},
+               GridShape{.tensor = 2, .context = 2, .data = 2, .expert = 2});
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const bool distributed = GENERATE(false, true);
+  CAPTURE(shape.tensor, shape.context, shape.data, shape.expert, name_of(type), distributed);
+  const Trained alone = train_alone(type);
+  std::mutex mutex;
+  std::vector<std::size_t> scratch;
+  run_as_threads(shape.ranks(), [&](Communicator& world) {
+    TrainingRank rank(world, shape, type, distributed);
+    rank.train();
+    require_same(rank, alone);
+    const std::lock_guard lock(mutex);
+    scratch.push_back(rank.scratch.high_water());
+  });
+  // Whichever matrices a rank has parts of.
+  CHECK(scratch == std::vector<std::size_t>(scratch.size(), scratch.front()));
+}
+
+TEST_CASE("muon: with shards a part of a bucket is about a matrix") {
+  Config config;
+  config.optimizer = settings(true);
+  const auto elements = [&](int shards, int matrices) {
+    ParameterStore store;
+    for (int i = 0; i < matrices; ++i) {
+      Parameter parameter(Role::matrix);
+      parameter.name = fmt::format("{}", i);
+      parameter.global_shape = parameter.box.extent = {2048, 1024};
+      store.declare(std::move(parameter));
+    }
+    return bucket_elements(config, store, {shards, 1});
+  };
+  constexpr std::int64_t matrix = 2048 * 1024;
+  CHECK(elements(1, 100) == ParameterStore::kBucketElements);
+  CHECK(elements(4, 100) == 4 * matrix);
+  CHECK(elements(64, 100) == 100 * matrix / 8);  // sums begin under the backward
+  CHECK(elements(64, 3) == ParameterStore::kBucketElements);
+  config.optimizer.name = "adamw";
+  CHECK(elements(4, 100) == ParameterStore::kBucketElements);
+}
