@@ -125,10 +125,11 @@ namespace megatron {{
 
 namespace {{
 
-constexpr CharacterKind U{{CharacterClass::letter, LetterCase::upper, true}}, L{{CharacterClass::letter, LetterCase::lower, true}},
-    O{{CharacterClass::letter, LetterCase::both, true}}, M{{CharacterClass::other, LetterCase::both, true}},
-    T{{CharacterClass::letter, LetterCase::upper, true, true}}, D{{CharacterClass::digit, LetterCase::none, true}},
-    N{{CharacterClass::digit}}, S{{CharacterClass::space}}, W{{CharacterClass::other, LetterCase::none, true}};
+using Class = CharacterClass;
+using Case = LetterCase;
+constexpr CharacterKind U{{Class::letter, Case::upper, true}}, L{{Class::letter, Case::lower, true}},
+    O{{Class::letter, Case::both, true}}, T{{Class::letter, Case::upper, true, true}}, M{{Class::other, Case::both, true}},
+    W{{Class::other, Case::none, true}}, D{{Class::digit, Case::none, true}}, N{{Class::digit}}, S{{Class::space}};
 
 // clang-format off
 constexpr CharacterRange kRanges[] = {{

@@ -18,7 +18,7 @@ struct CharacterKind {
   CharacterClass of : 2 = CharacterClass::other;
   LetterCase letter_case : 2 = LetterCase::none;
   bool word : 1 = false;
-  bool in_turn : 1 = false;  ///< of a range: its characters are upper and lower case in turn
+  bool in_turn : 1 = false;  ///< in a range: its characters are upper and lower case by turns
 };
 
 /// Code points [first, last] of one kind.
