@@ -14,8 +14,8 @@ import sys
 
 import tiktoken
 import tokenizers
-from make_unicode_tables import CODE_POINTS, ranges_of, table
-from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
+from make_unicode_tables import CODE_POINTS, members_by_tokenizers, ranges_of, table
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 PATTERN = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 PROBES = {"a": "letter", "1": "digit", "!": "other"}
@@ -60,11 +60,6 @@ def classes_of_tiktoken():
         for c in part:
             classes[c] = class_by(lambda probe: len(encoding.encode_ordinary(probe + chr(c))) == 1)
     return classes
-
-
-def members_by_tokenizers(pattern):
-    splitter = pre_tokenizers.Split(Regex(pattern), "removed")
-    return {c for c in CODE_POINTS if not splitter.pre_tokenize_str(chr(c))}
 
 
 def members_by_tiktoken(pattern):

@@ -17,12 +17,17 @@ import unicodedata
 import sentencepiece
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 NFC, NFD = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str
 NFKD = normalizers.NFKD().normalize_str
 HANGUL = range(0xAC00, 0xD7A4)
+
+
+def members_by_tokenizers(pattern):
+    splitter = pre_tokenizers.Split(Regex(pattern), "removed")
+    return {c for c in CODE_POINTS if not splitter.pre_tokenize_str(chr(c))}
 
 
 def combining_classes():
@@ -113,7 +118,8 @@ def precompiled(replacements):
 
 
 def clusters():
-    """Code points that join the cluster before them, that join what is after them, and that no mark joins.
+    """Code points that join the cluster before them and are no marks, or the reverse; that join what is after them; and
+    that no mark joins.
 
     What follows a replaced character in a cluster of fewer than six bytes is lost, and in a longer one it is not.
     """
@@ -122,7 +128,8 @@ def clusters():
     prefixes = [c for c in CODE_POINTS if c > 0x7F and one(chr(c) + "a" + marks[1]).endswith(marks[1])]
     narrow = [c for c in CODE_POINTS if 0 < c < 0x10000 and chr(c) != "Y"]
     every = precompiled([(c, "Y") for c in narrow])
-    return extenders, prefixes, [0] + [c for c in narrow if every(chr(c) + marks[0]) != "Y"]
+    exceptions = sorted(members_by_tokenizers(r"\p{M}").symmetric_difference(extenders))
+    return exceptions, prefixes, [0] + [c for c in narrow if every(chr(c) + marks[0]) != "Y"]
 
 
 def table(cells, width=120):
@@ -160,7 +167,7 @@ def main():
     classes, parts = combining_classes(), decompositions()
     check(parts)
     excluded = [c for c, (_, second, again) in parts.items() if second and not again]
-    late, extenders, prefixes, controls, excluded = (
+    late, exceptions, prefixes, controls, excluded = (
         ranges_of({c: True for c in found}) for found in (late_digits(), *clusters(), excluded)
     )
     canonical = {c: [first, second] if second else [first] for c, (first, second, _) in parts.items()}
@@ -180,8 +187,8 @@ constexpr char32_t F = kFollowing;
 constexpr CodePointRange kLateDigits[] = {{
 {table(f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in late)}
 }};
-constexpr CodePointRange kExtenders[] = {{
-{table(f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in extenders)}
+constexpr CodePointRange kExtenderExceptions[] = {{
+{table(f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in exceptions)}
 }};
 constexpr CodePointRange kPrefixes[] = {{
 {table(f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in prefixes)}
@@ -215,8 +222,8 @@ std::span<const CodePointRange> late_digit_ranges() {{
   return kLateDigits;
 }}
 
-std::span<const CodePointRange> grapheme_extenders() {{
-  return kExtenders;
+std::span<const CodePointRange> grapheme_extender_exceptions() {{
+  return kExtenderExceptions;
 }}
 
 std::span<const CodePointRange> grapheme_prefixes() {{

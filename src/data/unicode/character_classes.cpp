@@ -32,4 +32,9 @@ const CharacterClasses& CharacterClasses::with_late_digits() {
   return classes;
 }
 
+bool CharacterClasses::extends_cluster(std::uint32_t code_point) const {
+  const bool is_mark = of(code_point) == CharacterClass::other && case_of(code_point) == LetterCase::both;
+  return is_mark != contains(grapheme_extender_exceptions(), code_point);
+}
+
 }  // namespace megatron

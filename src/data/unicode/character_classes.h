@@ -41,6 +41,8 @@ class CharacterClasses {
   CharacterClass of(std::uint32_t code_point) const { return kinds_[code_point].of; }
   LetterCase case_of(std::uint32_t code_point) const { return kinds_[code_point].letter_case; }
   bool is_word(std::uint32_t code_point) const { return kinds_[code_point].word; }
+  /// Whether the character joins the grapheme cluster before it: nearly all marks do, and few others.
+  bool extends_cluster(std::uint32_t code_point) const;
 
  private:
   CharacterClasses();
