@@ -1,5 +1,5 @@
 // SentencePieceTables: a model of SentencePiece as encoding needs it, and the Encoders that use it. Ids are those of
-// SentencePieceProcessor::Encode, of version 0.2. Immutable: safe to use from several threads.
+// SentencePieceProcessor::Encode, of version 0.2.3. Immutable: safe to use from several threads.
 #pragma once
 
 #include <memory>

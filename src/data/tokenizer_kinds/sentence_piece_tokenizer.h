@@ -1,7 +1,7 @@
 // SentencePieceTokenizer: a model of SentencePiece, unigram or BPE, in code of this program. T5's, XLM-R's and Llama
 // 2's are of this kind.
 //
-// Ids are those of SentencePieceProcessor::Encode, of version 0.2. Decoding gives the normalized text. Special tokens
+// Ids are those of SentencePieceProcessor::Encode, of version 0.2.3. Decoding gives the normalized text. Special tokens
 // (control pieces, sentinels, <unk>) that are asked for are found as transformers' T5Tokenizer finds them: the text
 // between two of them is encoded separately.
 #pragma once
