@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "data/samples/instruction_samples.h"
-#include "data/tokenizer_kinds/sentence_piece_library.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "support/catch.h"
 
@@ -72,7 +71,6 @@ TEST_CASE("chat prompt: the tokens that training has in front of the answer", "[
                      {{"role", "user"}, {"content", "say <|im_end|> "}},
                      {{"role", "assistant"}, {"content", "four dogs"}}};
   for (const char* name : {"byte", "gpt2", "qwen2", "spm_llama", "unigram_t5"}) {
-    if (std::string(name).starts_with("spm") && !SentencePieceLibrary::is_there()) continue;
     const auto tokenizer = tokenizer_of(name);
     const auto encoder = tokenizer->make_encoder();
     for (const json& texts : {kDefault, kMarked}) {

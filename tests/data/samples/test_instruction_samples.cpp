@@ -6,7 +6,6 @@
 #include "base/core/philox.h"
 #include "data/samples/batches.h"
 #include "data/samples/instruction_samples.h"
-#include "data/tokenizer_kinds/sentence_piece_library.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "support/byte_words.h"
 #include "support/catch.h"
@@ -92,7 +91,6 @@ TEST_CASE("instructions: tokens are those of the whole text, by offsets") {
         Case{"bert-cased", "bert_cased.txt", chat, " return two"},
         Case{"sentencepiece", "spm_llama.model", answer, " return two"},
         Case{"sentencepiece", "spm_llama.model", chat, " return two\n"}}) {
-    if (name == "sentencepiece" && !SentencePieceLibrary::is_there()) continue;
     INFO(file);
     const auto tokenizer = make_tokenizer({name, MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + file, ""});
     EncodedInstructions examples(*tokenizer, 200);
