@@ -31,8 +31,7 @@ class MessageReader {
   bool next() {
     if (rest_.empty()) return false;
     const std::uint64_t key = varint();
-    if (key < 8 || key > UINT32_MAX)
-      throw BadMessage{};  // readers that drop the bits above see another field
+    if (key < 8 || key > UINT32_MAX) throw BadMessage{};  // readers that drop the bits above see another field
     number = key >> 3;
     bytes = {};
     switch (key & 7) {

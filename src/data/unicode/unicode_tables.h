@@ -41,8 +41,8 @@ inline bool contains(std::span<const CodePointRange> ranges, std::uint32_t code_
 
 /// Digits of the pre-tokenizer Digits, which follows a newer Unicode, that the split patterns do not count as \p{N}.
 std::span<const CodePointRange> late_digit_ranges();
-/// Grapheme clusters: characters that join what is before them and are no marks, or the reverse; that join what is after
-/// them; and (below U+10000) that no mark joins.
+/// Grapheme clusters: characters that join what is before them and are no marks, or the reverse; that join what is
+/// after them; and (below U+10000) that no mark joins.
 std::span<const CodePointRange> grapheme_extender_exceptions();
 std::span<const CodePointRange> grapheme_prefixes();
 std::span<const CodePointRange> grapheme_controls();
