@@ -29,8 +29,8 @@ bool same_rows(const CheckpointReader& a, const CheckpointReader& b, const std::
   for (TensorSlice& slice : slices) slice.count = slice.count / slice.global_shape[0] * rows;
   SliceStream here(a, slices), there(b, slices);
   for (std::int64_t position = 0; position < here.elements();) {
-    const std::span<const float> ours = here.read(StateKind::value, position);
-    const std::span<const float> theirs = there.read(StateKind::value, position);
+    const std::span<const float> ours = here.read(position);
+    const std::span<const float> theirs = there.read(position);
     if (ours.size() != theirs.size() || std::memcmp(ours.data(), theirs.data(), ours.size_bytes()) != 0) return false;
     position += static_cast<std::int64_t>(ours.size());
   }
@@ -47,8 +47,7 @@ std::int64_t leave_out_padding(const CheckpointReader& a, const CheckpointReader
     if (tensor.equal() || std::find(std::begin(kTablesOfWords), end, tensor.name) == end) continue;
     const std::int64_t vocabulary = std::max(vocabulary_of(a), vocabulary_of(b));
     if (vocabulary < 1 || vocabulary >= tensor.shape[0] || !same_rows(a, b, tensor.name, vocabulary)) continue;
-    tensor.largest = {};
-    tensor.differing = {};
+    for (NumberDifference& each : tensor.numbers) each.largest = 0, each.differing = 0;
     ++equal;
   }
   return equal;
