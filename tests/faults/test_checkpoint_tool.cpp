@@ -240,7 +240,7 @@ TEST_CASE("an export or import that fails says why and leaves nothing") {
   const std::string &run = straight_run(kCube), model = folder.file("model"), target = folder.file("target");
   done({"export", run, model, "--no-comparison"});
   refused({"export", run, target, "--format", "llama"}, 2, "model.position_embedding must be \"rope\"");
-  refused({"export", run, target, "--dtype", "fp8"}, 2, "fp32, bf16 or fp16");
+  refused({"export", run, target, "--dtype", "fp8"}, 2, "none of fp32, bf16 and fp16");
   refused({"export", run, target, "--max-shard-size", "5XB"}, 2, "--max-shard-size");
   refused({"export", run, model}, 2, "is there already");
   refused({"import", model, model}, 2, "is there already");
