@@ -40,6 +40,8 @@ Tensor as_heads(Tensor flat, const Shape& shape) {
 Tensor make_whole_matrix(Ops& ops, Communicator& tensor, Arena& scratch, const MatrixUpdate& rule,
                          const Parameter& parameter, Tensor direction) {
   const Shape &whole = parameter.global_shape, &box = parameter.box.extent;
+  internal_check(whole.rank() == 2 && direction.shape() == box, "a matrix is updated as a whole", whole, box,
+                 direction.shape());
   if (box == whole) {
     const Tensor y = scratch.allocate("update of a matrix", whole, DType::f32);
     rule.make_whole(ops, scratch, direction, y);

@@ -374,8 +374,10 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
     for (const FlatRange& range : mixed.optimizer->owned()) masters += type == DType::f32 ? 0 : range.count;
     const std::size_t bytes = mixed.optimizer->state_bytes();
     communicator_cases::expect(bytes == static_cast<std::size_t>(4 * (states + masters)), "{} bytes", bytes);
-    communicator_cases::expect(bytes < with_adamw.optimizer->state_bytes(), "{} bytes", bytes);
-    communicator_cases::expect(bytes > with_sgd.optimizer->state_bytes(), "{} bytes", bytes);
+    const std::size_t most = with_adamw.optimizer->state_bytes(), least = with_sgd.optimizer->state_bytes();
+    communicator_cases::expect(least <= bytes && bytes <= most, "{} bytes", bytes);
+    // With shards a rank may have parameters of one rule alone.
+    communicator_cases::expect(ranks > 1 || (least < bytes && bytes < most), "{} bytes", bytes);
     const Shard shard = mixed.gathers->shard();
     communicator_cases::expect(bytes == Optimizer::state_bytes(mixed.store, shard, config, by_decay), "{} bytes",
                                bytes);
