@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "training/optimizer/whole_matrix.h"
-
 namespace megatron {
 
 namespace {
@@ -89,8 +87,8 @@ void Optimizer::list_parts(RuleChoice choice) {
         const UpdateRule* const rule = &choice(config_, parameter);
         const Parameter* const matrix = rule->update_matrix != nullptr ? &parameter : nullptr;
         if (parts.empty() || parts.back().decay != parameter.decays() || parts.back().rule != rule ||
-            parts.back().matrix != matrix) {
-          parts.push_back({part, parameter.decays(), rule, matrix});
+            parts.back().matrix.parameter != matrix) {
+          parts.push_back({part, parameter.decays(), rule, {matrix, rule->update_matrix}});
         }
         parts.back().range.count = part.end() - parts.back().range.first;
       }
@@ -99,30 +97,45 @@ void Optimizer::list_parts(RuleChoice choice) {
 }
 
 // Takes the parts of matrices out of the others. With shards a bucket is gathered by all of its copies or by none,
-// whichever of them have a part of a matrix.
+// whichever of them have a part of a matrix, and all take as much scratch.
 void Optimizer::list_matrices(RuleChoice choice) {
-  std::vector<FlatRange> all;
+  std::vector<DirectedMatrix> all;
   for (const Parameter& parameter : store_.all()) {
     const MatrixUpdate* const rule = choice(config_, parameter).update_matrix;
-    if (rule == nullptr) continue;
-    internal_check(gathers_ != nullptr && scratch_ != nullptr, "updates of whole matrices need gathers and scratch");
-    all.push_back({parameter.first, parameter.elements()});
-    matrix_bytes_ = std::max(matrix_bytes_, whole_matrix_bytes(gathers_->grid().tensor(), *rule, parameter));
+    if (rule != nullptr) all.push_back({&parameter, rule});
   }
+  matrices_.resize(owned_.size());
+  if (all.empty()) return;
+  internal_check(gathers_ != nullptr && scratch_ != nullptr, "updates of whole matrices need gathers and scratch");
+  const Communicator& tensor = gathers_->grid().tensor();
+  matrix_bytes_ = whole_matrix_bytes(tensor, all);
   for (std::size_t i = 0; i < owned_.size(); ++i) {
-    std::vector<Matrices>& matrices = matrices_.emplace_back();
-    const auto in_bucket = [&](const FlatRange& matrix) {
-      const Bucket& bucket = store_.buckets()[i];
-      return matrix.first >= bucket.first && matrix.end() <= bucket.end();
-    };
-    if (store_.sharded() && std::any_of(all.begin(), all.end(), in_bucket)) matrices.push_back({owned_[i], {}});
+    std::vector<Part> parts;
     for (const Part& part : parts_[i]) {
-      if (part.matrix == nullptr) continue;
-      if (!store_.sharded()) matrices.push_back({part.range, {}});
-      matrices.back().parts.push_back(part);
+      if (part.matrix.parameter != nullptr) parts.push_back(part);
     }
-    std::erase_if(parts_[i], [](const Part& part) { return part.matrix != nullptr; });
+    std::erase_if(parts_[i], [](const Part& part) { return part.matrix.parameter != nullptr; });
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const Part& a, const Part& b) { return a.matrix.before(b.matrix); });
+    if (store_.sharded()) {
+      const auto in_bucket = [&](const DirectedMatrix& matrix) {
+        return !ParameterStore::parts_in(*matrix.parameter, {store_.buckets()[i]}).empty();
+      };
+      if (std::any_of(all.begin(), all.end(), in_bucket)) matrices_[i].push_back({owned_[i].count, {}, {}});
+    }
+    for (const Part& part : parts) add_matrix(matrices_[i], part, static_cast<std::size_t>(tensor.size()));
   }
+}
+
+// Without shards as many at a time as the tensor ranks work on together.
+void Optimizer::add_matrix(std::vector<Matrices>& matrices, const Part& part, std::size_t ranks) const {
+  const bool together = store_.sharded() || (!matrices.empty() && matrices.back().whole.back().is_cut() &&
+                                             part.matrix.is_cut() && matrices.back().whole.size() < ranks);
+  if (!together) matrices.emplace_back();
+  Matrices& last = matrices.back();
+  if (!store_.sharded()) last.elements += part.range.count;
+  last.parts.push_back(part);
+  last.whole.push_back(part.matrix);
 }
 
 void Optimizer::allocate(Device& device) {
@@ -263,34 +276,34 @@ UpdateArgs Optimizer::update_of(const Part& part, const UpdateSettings& settings
 void Optimizer::update_matrices(std::size_t index, const Matrices& matrices, const UpdateSettings& settings,
                                 ConstTensor factor, ConstTensor skip) {
   const ArenaScope scope(*scratch_);
-  const Tensor own = in(store_.gradients(), matrices.range);
-  const Tensor gradients = scratch_->allocate("gradients of matrices", {matrices.range.count}, DType::f32);
+  const Tensor kept = scratch_->allocate("gradients of matrices", {matrices.elements}, DType::f32);
   {
     const ArenaScope largest(*scratch_);
     scratch_->allocate("updates of matrices", {static_cast<std::int64_t>(matrix_bytes_)}, DType::u8);
   }
-  ops_.copy(own, gradients);
+  std::int64_t first = 0;
   for (const Part& part : matrices.parts) {
     UpdateArgs args = update_of(part, settings, factor, skip);
-    args.gradient = gradients.slice(0, part.range.first - matrices.range.first, part.range.count);
-    part.rule->update_matrix->direct(ops_, *scratch_, config_, args, in(store_.gradients(), part.range));
+    const Tensor gradient = kept.slice(0, first, part.range.count), direction = in(store_.gradients(), part.range);
+    ops_.copy(args.gradient, gradient);
+    args.gradient = gradient;
+    part.matrix.rule->direct(ops_, *scratch_, config_, args, direction);
+    first += part.range.count;
   }
   const ProcessGrid& grid = gathers_->grid();
   if (store_.sharded()) {
     const Bucket& bucket = store_.buckets()[index];
-    grid.copies(bucket.copies).all_gather(own, in(store_.gradients(), bucket));
+    grid.copies(bucket.copies).all_gather(in(store_.gradients(), owned_[index]), in(store_.gradients(), bucket));
   }
+  make_whole(ops_, grid.tensor(), *scratch_, matrices.whole);
+  first = 0;
   for (const Part& part : matrices.parts) {
-    const ArenaScope one(*scratch_);
-    const Parameter& matrix = *part.matrix;
-    const Tensor update =
-        make_whole_matrix(ops_, grid.tensor(), *scratch_, *part.rule->update_matrix, matrix, matrix.gradient);
-    UpdateArgs args = update_of(part, settings, factor, skip);
-    args.gradient = update.view({matrix.elements()}).slice(0, part.range.first - matrix.first, part.range.count);
-    part.rule->update_matrix->apply(ops_, *scratch_, config_, args, matrix.global_shape);
+    const UpdateArgs args = update_of(part, settings, factor, skip);
+    part.matrix.rule->apply(ops_, *scratch_, config_, args, part.matrix.parameter->global_shape);
+    ops_.copy(kept.slice(0, first, part.range.count), in(store_.gradients(), part.range));
+    first += part.range.count;
     gathers_->progress();
   }
-  ops_.copy(gradients, own);
 }
 
 }  // namespace megatron

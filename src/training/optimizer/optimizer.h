@@ -8,6 +8,7 @@
 #include "distributed/parallel/parameter.h"
 #include "distributed/parallel/parameter_all_gather.h"
 #include "training/optimizer/update_rules.h"
+#include "training/optimizer/whole_matrix.h"
 
 namespace megatron {
 
@@ -101,13 +102,13 @@ class Optimizer {
     FlatRange range;
     bool decay;
     const UpdateRule* rule;
-    const Parameter* matrix;  ///< null if the rule is not such a one
+    DirectedMatrix matrix;  ///< null if the rule is not such a one
   };
-  /// Parts of matrices, and an owned range that they lie in, whose directions become whole together: the part of a
-  /// bucket, or, without shards, a matrix by itself.
+  /// Parts of matrices whose directions become whole together: with shards all of a bucket.
   struct Matrices {
-    FlatRange range;
+    std::int64_t elements = 0;  ///< as many as all parts of one of the copies may have
     std::vector<Part> parts;
+    std::vector<DirectedMatrix> whole;  ///< those of the parts, in their order
   };
 
   std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
@@ -117,6 +118,7 @@ class Optimizer {
   static std::size_t bytes_of(const ParameterStore& store, const Division& division);
   void list_parts(RuleChoice choice);
   void list_matrices(RuleChoice choice);
+  void add_matrix(std::vector<Matrices>& matrices, const Part& part, std::size_t ranks) const;
   void allocate(Device& device);
   Tensor master(const FlatRange& range) const;
   const Section& section_of(const FlatRange& range) const;

@@ -1,9 +1,9 @@
 #include "training/optimizer/whole_matrix.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "backend/ops/counting_ops.h"
-#include "distributed/comm/counting_communicator.h"
 
 namespace megatron {
 
@@ -25,54 +25,114 @@ Cut cut_of(const Parameter& parameter, const Communicator& tensor) {
   return cut;
 }
 
-/// Copies one matrix of these into another: contiguous ones, and blocks of such. `none`: i32 [1], 0.
-void copy_block(Ops& ops, ConstTensor none, ConstTensor from, Tensor to) {
-  ops.append_rows({.x = from, .offsets = none, .y = to});
-}
-
 /// [rows, columns] as append_rows takes it: one row of one sample, whose heads these are.
 Tensor as_heads(Tensor flat, const Shape& shape) {
   return flat.slice(0, 0, shape.elements()).view({1, 1, shape[0], shape[1]});
 }
 
-}  // namespace
+/// Memory of an exchange: both hold a part for every rank, and then a whole matrix.
+struct Exchange {
+  Tensor first, second;  ///< f32 [ranks · room]
+  Tensor none;           ///< i32 [1]: 0, for append_rows
+  std::int64_t room;     ///< elements of the largest part
 
-Tensor make_whole_matrix(Ops& ops, Communicator& tensor, Arena& scratch, const MatrixUpdate& rule,
-                         const Parameter& parameter, Tensor direction) {
-  const Shape &whole = parameter.global_shape, &box = parameter.box.extent;
-  internal_check(whole.rank() == 2 && direction.shape() == box, "a matrix is updated as a whole", whole, box,
-                 direction.shape());
-  if (box == whole) {
-    const Tensor y = scratch.allocate("update of a matrix", whole, DType::f32);
-    rule.make_whole(ops, scratch, direction, y);
-    return y;
+  Exchange(Arena& scratch, int ranks, std::int64_t largest) : room(largest) {
+    first = scratch.allocate("parts of matrices", {ranks * room}, DType::f32);
+    second = scratch.allocate("parts of other matrices", {ranks * room}, DType::f32);
+    none = scratch.allocate("no offset", {1}, DType::i32);
   }
-  const Cut cut = cut_of(parameter, tensor);
-  const std::int64_t count = box.elements(), gathered = tensor.size() * count;
-  const Tensor x = scratch.allocate("direction of a matrix", {whole.elements()}, DType::f32);
-  const Tensor y = scratch.allocate("update of a matrix", {gathered}, DType::f32);  // at first, the ranks' parts
-  const Tensor none = scratch.allocate("no offset", {1}, DType::i32);
-  ops.fill(none, 0);
-  const auto part_of = [&](Tensor flat, int part) {
+  Tensor part(Tensor parts, int rank, std::int64_t count) const { return parts.slice(0, rank * room, count); }
+};
+
+/// Makes a matrix, of which second has every rank's part, whole in first, and puts all parts of the result there.
+void work_on(Ops& ops, const Communicator& tensor, Arena& scratch, const DirectedMatrix& matrix,
+             const Exchange& exchange) {
+  const Shape &whole = matrix.parameter->global_shape, &box = matrix.parameter->box.extent;
+  const Cut cut = cut_of(*matrix.parameter, tensor);
+  const auto box_in = [&](Tensor flat, int part) {
     return as_heads(flat, whole).slice(2 + cut.dimension, part * box[cut.dimension], box[cut.dimension]);
   };
-  tensor.all_gather(direction.view({count}), y);
-  for (int part = 0; part < cut.parts; ++part) {
-    copy_block(ops, none, as_heads(y.slice(0, part * cut.ranks_each * count, count), box), part_of(x, part));
+  const auto part = [&](Tensor parts, int rank) { return as_heads(exchange.part(parts, rank, box.elements()), box); };
+  for (int i = 0; i < cut.parts; ++i) {
+    ops.append_rows(
+        {.x = part(exchange.second, i * cut.ranks_each), .offsets = exchange.none, .y = box_in(exchange.first, i)});
   }
-  const Tensor update = y.slice(0, 0, whole.elements());
-  rule.make_whole(ops, scratch, x.view(whole), update.view(whole));
-  copy_block(ops, none, part_of(update, tensor.rank() / cut.ranks_each), as_heads(direction.view({count}), box));
-  return direction;
+  matrix.rule->make_whole(ops, scratch, exchange.first.slice(0, 0, whole.elements()).view(whole),
+                          exchange.second.slice(0, 0, whole.elements()).view(whole));
+  for (int rank = 0; rank < tensor.size(); ++rank) {
+    ops.append_rows({.x = box_in(exchange.second, rank / cut.ranks_each),
+                     .offsets = exchange.none,
+                     .y = part(exchange.first, rank)});
+  }
 }
 
-std::size_t whole_matrix_bytes(const Communicator& tensor, const MatrixUpdate& rule, const Parameter& parameter) {
+/// At most as many matrices as there are ranks.
+void make_together(Ops& ops, Communicator& tensor, Arena& scratch, std::span<const DirectedMatrix> matrices) {
+  const ArenaScope scope(scratch);
+  std::int64_t largest = 0;
+  for (const DirectedMatrix& matrix : matrices) largest = std::max(largest, matrix.parameter->elements());
+  const Exchange exchange(scratch, tensor.size(), largest);
+  ops.fill(exchange.none, 0);
+  ops.fill(exchange.first, 0);
+  const auto part = [&](Tensor parts, std::size_t i) {
+    return exchange.part(parts, static_cast<int>(i), matrices[i].parameter->elements());
+  };
+  for (std::size_t i = 0; i < matrices.size(); ++i) ops.copy(matrices[i].parameter->gradient, part(exchange.first, i));
+  tensor.all_to_all(exchange.first, exchange.second);
+  const auto own = static_cast<std::size_t>(tensor.rank());
+  if (own < matrices.size()) work_on(ops, tensor, scratch, matrices[own], exchange);
+  tensor.all_to_all(exchange.first, exchange.second);
+  for (std::size_t i = 0; i < matrices.size(); ++i) ops.copy(part(exchange.second, i), matrices[i].parameter->gradient);
+}
+
+void make_alone(Ops& ops, Arena& scratch, const DirectedMatrix& matrix) {
+  const ArenaScope scope(scratch);
+  const Tensor update = scratch.allocate("update of a matrix", matrix.parameter->global_shape, DType::f32);
+  matrix.rule->make_whole(ops, scratch, matrix.parameter->gradient, update);
+  ops.copy(update, matrix.parameter->gradient);
+}
+
+}  // namespace
+
+bool DirectedMatrix::before(const DirectedMatrix& other) const {
+  const auto key = [](const DirectedMatrix& matrix) {
+    const Shape& shape = matrix.parameter->global_shape;
+    return std::tuple(matrix.is_cut(), -shape.elements(), shape[0]);
+  };
+  return key(*this) < key(other);
+}
+
+void make_whole(Ops& ops, Communicator& tensor, Arena& scratch, std::span<const DirectedMatrix> matrices) {
+  const auto ranks = static_cast<std::size_t>(tensor.size());
+  while (!matrices.empty()) {
+    std::size_t count = 0;
+    while (count < std::min(matrices.size(), ranks) && matrices[count].is_cut()) ++count;
+    if (count == 0) {
+      make_alone(ops, scratch, matrices.front());
+    } else {
+      make_together(ops, tensor, scratch, matrices.first(count));
+    }
+    matrices = matrices.subspan(std::max<std::size_t>(count, 1));
+  }
+}
+
+std::size_t whole_matrix_bytes(const Communicator& tensor, std::span<const DirectedMatrix> matrices) {
   CountingOps ops;
-  CountingCommunicator ranks(tensor.rank(), tensor.size());
-  Arena scratch("updates of matrices"), tensors("direction");
-  make_whole_matrix(ops, ranks, scratch, rule, parameter,
-                    tensors.allocate("direction", parameter.box.extent, DType::f32));
-  return scratch.high_water();
+  std::size_t most = 0, most_work = 0;
+  for (const DirectedMatrix& matrix : matrices) {
+    const Shape& whole = matrix.parameter->global_shape;
+    Arena memory("matrices"), work("work"), tensors("tensors");
+    if (matrix.is_cut()) {
+      Exchange(memory, tensor.size(), matrix.parameter->elements());
+    } else {
+      memory.allocate("update of a matrix", whole, DType::f32);
+    }
+    matrix.rule->make_whole(ops, work, tensors.allocate("x", whole, DType::f32),
+                            tensors.allocate("y", whole, DType::f32));
+    most = std::max(most, memory.high_water());
+    most_work = std::max(most_work, work.high_water());
+  }
+  return most + most_work;
 }
 
 }  // namespace megatron

@@ -1,5 +1,8 @@
-// Matrices that tensor ranks share out, made whole on each of them for updates that need that.
+// Matrices for updates that need them whole, where tensor ranks hold parts: each rank is sent the parts of other
+// matrices, makes its own of the whole, and sends the others their parts of that. So every matrix is worked on once.
 #pragma once
+
+#include <span>
 
 #include "backend/ops/ops.h"
 #include "backend/tensor/memory.h"
@@ -9,13 +12,22 @@
 
 namespace megatron {
 
-/// The parameter's box of what make_whole() makes of the whole direction, whose box `direction` is: f32 [rows,
-/// columns], worked in. The result lies in it or in `scratch`, and has the same bits whatever the ranks share out.
-/// Collective over `tensor`, the grid's, where the box is not the whole.
-Tensor make_whole_matrix(Ops& ops, Communicator& tensor, Arena& scratch, const MatrixUpdate& rule,
-                         const Parameter& parameter, Tensor direction);
+/// A matrix in whose gradient's place its direction is: f32, this rank's box.
+struct DirectedMatrix {
+  const Parameter* parameter;
+  const MatrixUpdate* rule;
 
-/// Bytes of scratch that this takes. Workspace of verbs is not in it.
-std::size_t whole_matrix_bytes(const Communicator& tensor, const MatrixUpdate& rule, const Parameter& parameter);
+  bool is_cut() const { return !(parameter->box.extent == parameter->global_shape); }
+  /// An order in which neighbours are about equally much work; whole ones first.
+  bool before(const DirectedMatrix& other) const;
+};
+
+/// Puts this rank's boxes of what the rules make of the whole matrices in place of the directions. The same bits
+/// however ranks hold the matrices. Collective over `tensor`, the grid's, with the same matrices in the same order;
+/// each is the work of one rank in turn, or of all of them that hold it whole.
+void make_whole(Ops& ops, Communicator& tensor, Arena& scratch, std::span<const DirectedMatrix> matrices);
+
+/// Bytes of scratch that suffice for any of these matrices, on every rank. Workspace of verbs is not in it.
+std::size_t whole_matrix_bytes(const Communicator& tensor, std::span<const DirectedMatrix> matrices);
 
 }  // namespace megatron

@@ -27,7 +27,7 @@ std::int64_t bucket_elements(const Config& config, const ParameterStore& store, 
   std::int64_t largest = 0;
   for (const Parameter& parameter : store.all()) {
     if (rule_of(config.optimizer, parameter).update_matrix != nullptr)
-      largest = std::max(largest, parameter.elements());
+      largest = std::max(largest, parameter.global_shape.elements());
   }
   if (shards.dense == 1 || largest == 0) return ParameterStore::kBucketElements;
   const std::int64_t most = std::max(ParameterStore::kBucketElements, store.parameter_elements() / fewest_buckets);

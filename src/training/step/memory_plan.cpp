@@ -4,6 +4,7 @@
 
 #include "base/core/trace_recorder.h"
 #include "checkpoint/store/background_save.h"
+#include "training/optimizer/whole_matrix.h"
 #include "training/step/counting_job.h"
 #include "training/step/label_scores.h"
 #include "training/step/sequence_scores.h"
@@ -47,6 +48,21 @@ void play_evaluations(const PlayedReplica& played) {
   }
   if (!config.evaluation.tasks.empty()) {
     replica.score(micro_batches, std::vector<TargetResults>(micro_batches.size()), timers);
+  }
+}
+
+// Ranks work on other matrices. All of a stage hold what the largest of them take.
+void play_matrices(const PlayedReplica& played) {
+  const auto& [config, job, replica, family] = played;
+  Arena scratch("scratch");
+  for (const Parameter& parameter : replica.store().all()) {
+    const MatrixUpdate* const rule = rule_of(config.optimizer, parameter).update_matrix;
+    if (rule == nullptr) continue;
+    const ArenaScope scope(scratch);
+    const DirectedMatrix matrix{&parameter, rule};
+    make_whole(*job.ops, job.grid.tensor(), scratch, {&matrix, 1});
+    rule->make_whole(*job.ops, scratch, scratch.allocate("x", parameter.global_shape, DType::f32),
+                     scratch.allocate("y", parameter.global_shape, DType::f32));
   }
 }
 
@@ -108,6 +124,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
 MemoryPlan memory_of(const PlayedReplica& played) {
   const auto& [config, job, replica, family] = played;
   play_evaluations(played);
+  play_matrices(played);
   MemoryPlan plan;
   static_cast<MemoryUse&>(plan) = replica.used();
   plan.passes = replica.passes_needed();

@@ -146,6 +146,15 @@ TEST_CASE("parameter table: experts by expert rank, and biases that none trains"
   CHECK(row_of(table, "layers.1.moe.router.choice_bias") == "[4] whole 0 none router no 4 4");
 }
 
+TEST_CASE("parameter table: Muon has hidden matrices, AdamW all others") {
+  const std::string table = parameter_table(config_of({.optimizer = "muon", .variant = with_experts}));
+  CHECK(row_of(table, "layers.0.attention.query.weight") == "[32, 32] whole 0 muon matrix yes 1 1024");
+  CHECK(row_of(table, "layers.1.moe.experts.3.up.weight").find(" muon matrix ") != std::string::npos);
+  CHECK(row_of(table, "layers.1.moe.router.weight").find(" adamw router ") != std::string::npos);
+  CHECK(row_of(table, "layers.0.attention.query.bias").find(" adamw vector ") != std::string::npos);
+  CHECK(row_of(table, "layers.0.attention_norm.weight").find(" adamw norm ") != std::string::npos);
+}
+
 TEST_CASE("parameter table: stages by chunk and of tables that several hold") {
   const std::vector<ParameterRow> chunks =
       parameter_rows(config_of({.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2}));

@@ -12,18 +12,36 @@ using namespace megatron::test;
 
 TEST_CASE("planned memory: all data ranks of a stage hold the same") {
   const auto variant = GENERATE(like_llama, with_one_group, with_normed_heads);
+  const std::string rule = GENERATE("adamw", "muon");
+  const TransportKind transport = GENERATE(TransportKind::host, TransportKind::staged);
+  CAPTURE(rule);
   // Under sequence parallelism a learned table of positions is summed as well, by its owners alone.
   for (const bool learned : {false, true}) {
     Config config = config_of({.tensor = 4, .data = 3, .sequence_parallel = true, .distributed = true});
     variant(config.model);
     if (learned) config.model.position_embedding = "learned";
     config.train.global_batch_size = 6;
+    config.optimizer.name = rule;
     const auto held = [&](int data) {
-      return static_cast<MemoryUse>(plan_memory(config, grid_shape(config), {.data = data}));
+      return static_cast<MemoryUse>(plan_memory(config, grid_shape(config), {.data = data}, transport));
     };
     CHECK(held(1) == held(0));
     CHECK(held(2) == held(0));
   }
+}
+
+TEST_CASE("planned memory: products of Muon's update, of whole matrices") {
+  Config config = config_of({.tensor = 2, .optimizer = "muon"});
+  const auto flops = [](double small, double large) {
+    return 5 * (4 * small * small * large + 2 * small * small * small);
+  };
+  const MemoryPlan plan = plan_memory(config, grid_shape(config), {});
+  CHECK(plan.update_flops == 4 * (4 * flops(32, 32) + 2 * flops(32, 128)) / 2);  // a half on each rank
+  CHECK(plan.updated_states < 2 * plan.updated);
+  config.optimizer.name = "adamw";
+  const MemoryPlan other = plan_memory(config, grid_shape(config), {});
+  CHECK(other.update_flops == 0);
+  CHECK(other.matmul_flops == plan.matmul_flops);
 }
 
 TEST_CASE("planned memory: recomputed layers keep inputs and share one scratch") {

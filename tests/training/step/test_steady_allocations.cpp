@@ -13,7 +13,7 @@ using namespace megatron::test;
 
 TEST_CASE("a steady step allocates nothing") {
   for (const Layout& layout :
-       {Layout{}, Layout{.micro_batch = 4}, Layout{.micro_batch = 2, .schedule = "gpipe"},
+       {Layout{}, Layout{.micro_batch = 4}, Layout{.optimizer = "muon"}, Layout{.micro_batch = 2, .schedule = "gpipe"},
         Layout{.schedule = "zero_bubble"}, Layout{.schedule = "zero_bubble", .dropout = 0}, Layout{.dropout = 0},
         Layout{.micro_batch = 2, .recompute = {"full", 3}},
         Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}},  // batches of 2 2 4 8 8
