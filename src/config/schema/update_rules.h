@@ -13,7 +13,7 @@
 
 namespace megatron {
 
-/// A few names, those that come first.
+/// Up to three names; unused places at the end are empty.
 struct Names {
   std::array<std::string_view, 3> all{};
 
