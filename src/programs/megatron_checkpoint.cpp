@@ -30,6 +30,7 @@
 #include "config/schema/print.h"
 #include "distributed/comm/thread_communicator.h"
 #include "programs/checkpoint_arguments.h"
+#include "programs/padding_rows.h"
 #include "programs/program.h"
 #include "training/step/compatibility.h"
 #include "training/step/saved_layout.h"
@@ -234,11 +235,16 @@ int diff(const CheckpointArguments& arguments) {
   b.require_verified();
   const std::vector<std::string> others =
       other_differences(a, b, !arguments.weights_only, {kOptimizerKey, kUpdatesKey, kLossScalerKey});
-  const std::vector<TensorDifference> tensors = compare_tensors(a, b, !arguments.weights_only);
+  std::vector<TensorDifference> tensors = compare_tensors(a, b, !arguments.weights_only);
+  const std::int64_t padded = arguments.weights_only ? leave_out_padding(a, b, tensors) : 0;
   const std::size_t beyond = print_differences(tensors, arguments.tolerance);
   const auto same = std::count_if(tensors.begin(), tensors.end(), [](const auto& tensor) { return tensor.equal(); });
   fmt::print("{} compared, {} equal in every bit\n", counted(static_cast<std::int64_t>(tensors.size()), "tensor"),
              same);
+  if (padded > 0) {
+    fmt::print("of {} only rows beyond the vocabulary differ, which pad it and are left out\n",
+               counted(padded, "tensor"));
+  }
   for (const std::string& line : others) fmt::print("{}\n", printable(line));
   const bool equal = others.empty() && beyond == 0;
   fmt::print("{} and {}: {}{}\n", printable(a.path()), printable(b.path()), equal ? "equal" : "NOT equal",

@@ -270,7 +270,7 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
        "tensor 2 × pipeline 1 × data 2 = 4 ranks, but this job has 2; start it with 4 ranks,"},
       {{"parallel.expert=2", "moe.experts=4"},
        1,
-       "the data size 1 / (tensor 1 × pipeline 1) = 1 is not divisible by parallel.expert = 2"},
+       "the data size is 1 rank / (tensor 1 × pipeline 1) = 1, which is not divisible by parallel.expert = 2"},
       {{"precision.compute=fp16", "precision.minimum_loss_scale=8", "precision.initial_loss_scale=4"},
        1,
        "precision.minimum_loss_scale = 8 is above precision.initial_loss_scale = 4"},

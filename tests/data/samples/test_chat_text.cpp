@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "data/samples/instruction_samples.h"
-#include "data/tokenizer_kinds/sentence_piece_library.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "support/catch.h"
 
@@ -72,7 +71,6 @@ TEST_CASE("chat prompt: the tokens that training has in front of the answer", "[
                      {{"role", "user"}, {"content", "say <|im_end|> "}},
                      {{"role", "assistant"}, {"content", "four dogs"}}};
   for (const char* name : {"byte", "gpt2", "qwen2", "spm_llama", "unigram_t5"}) {
-    if (std::string(name).starts_with("spm") && !SentencePieceLibrary::is_there()) continue;
     const auto tokenizer = tokenizer_of(name);
     const auto encoder = tokenizer->make_encoder();
     for (const json& texts : {kDefault, kMarked}) {
@@ -101,8 +99,22 @@ TEST_CASE("chat: an answer ends at a special token or at the text after it", "[c
 
 TEST_CASE("chat: an answer that ends at the end token has no second suffix", "[chat]") {
   const ChatTemplate chat = chat_of(json::parse(R"([["System: ", "\n"], ["User: ", "\n"], ["Assistant:", "\n"]])"));
-  CHECK(message_of("Hi\n", chat) == "Hi");
-  CHECK(message_of("Hi", chat) == "Hi");
-  CHECK(message_of("a\n\n", chat) == "a\n");
-  CHECK(message_of("", chat).empty());
+  const auto tokenizer = tokenizer_of("byte");
+  CHECK(message_of("Hi\n", chat, *tokenizer) == "Hi");
+  CHECK(message_of("Hi", chat, *tokenizer) == "Hi");
+  CHECK(message_of("a\n\n", chat, *tokenizer) == "a\n");
+  CHECK(message_of("", chat, *tokenizer).empty());
+}
+
+TEST_CASE("chat: a template that ends the document is not ended twice", "[chat]") {
+  const auto tokenizer = tokenizer_of("qwen2");
+  const std::string end = tokenizer->eod_text();
+  const ChatTemplate chat = {
+      {{"system", "", "\n", false}, {"user", "", "\n", false}, {"assistant", "", " " + end, true}}};
+  const std::string jinja = jinja_template(chat, *tokenizer);
+  CHECK_THAT(jinja, Contains("{% elif not messages or messages[-1]['role'] not in ['assistant'] %}{{ '" + end +
+                             "' }}{% endif %}"));
+  // The model makes the space, and the token after it shows nothing.
+  CHECK(message_of("four dogs ", chat, *tokenizer) == "four dogs");
+  CHECK(message_of("four dogs", chat, *tokenizer) == "four dogs");
 }

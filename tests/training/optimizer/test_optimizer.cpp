@@ -364,7 +364,7 @@ namespace {
 
 /// AdamW for what decays and SGD for the others.
 const UpdateRule& by_decay(const OptimizerConfig& config, const Parameter& parameter) {
-  return parameter.decay ? rule_of(config, parameter) : rule_of({.name = "sgd"}, parameter);
+  return parameter.decays() ? rule_of(config, parameter) : rule_of({.name = "sgd"}, parameter);
 }
 
 }  // namespace
@@ -407,12 +407,12 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
     std::int64_t states = 0, masters = 0;
     for (std::size_t k = 0; k < mixed.store.all().size(); ++k) {
       const Parameter& parameter = mixed.store.all()[k];
-      const Training& alone = parameter.decay ? with_adamw : with_sgd;
+      const Training& alone = parameter.decays() ? with_adamw : with_sgd;
       const int index = static_cast<int>(k);
       communicator_cases::expect(numbers(mixed.store, index) == numbers(alone.store, index), "{}", parameter.name);
       for (const FlatRange& part : ParameterStore::parts_in(parameter, mixed.optimizer->owned())) {
         const Optimizer::State here = mixed.optimizer->state(part), there = alone.optimizer->state(part);
-        communicator_cases::expect(here.states.size() == (parameter.decay ? 2 : 1), "{}", parameter.name);
+        communicator_cases::expect(here.states.size() == (parameter.decays() ? 2 : 1), "{}", parameter.name);
         communicator_cases::expect(copy_of(here.master) == copy_of(there.master), "{}", parameter.name);
         for (const auto& [name, tensor] : here.states) {
           communicator_cases::expect(copy_of(tensor) == copy_of(numbers_of(there.states, name)), "{} of {}", name,
