@@ -138,7 +138,7 @@ TEST_CASE("lion: follows its fp64 reference over several updates") {
     const double rate = static_cast<double>(1e-2f), decay = static_cast<double>(0.1f);
     std::int64_t turned = 0;
     for (std::uint64_t step = 1; step <= 5; ++step) {
-      const Owned<float> gradient = random_tensor({n}, 10 + step);
+      const Owned<float> gradient = random_tensor({n}, 20 + step);
       backend.ops->lion({.value = value,
                          .gradient = gradient,
                          .m = m,
