@@ -252,7 +252,7 @@ TEST_CASE("SGD: momentum and L2 decay and clipping without unneeded memory") {
   }
 }
 
-TEST_CASE("Lion: follows its fp64 reference with one state and skips bad steps") {
+TEST_CASE("Lion: follows its fp64 reference with one state and skips") {
   run_as_threads(1, [](Communicator& world) {
     const ProcessGrid grid(world, {});
     Backend backend = make_cpu_backend();
