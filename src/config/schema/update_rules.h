@@ -33,6 +33,7 @@ struct UpdateRuleFacts {
 inline constexpr std::array kUpdateRules{
     UpdateRuleFacts{.name = "adamw", .states = {"m", "v"}, .keys = {"betas", "epsilon"}},
     UpdateRuleFacts{.name = "sgd", .states = {"m"}, .keys = {"momentum"}},
+    UpdateRuleFacts{.name = "lion", .states = {"m"}, .keys = {"betas"}},
 };
 
 /// The names of the rules that read a key.
