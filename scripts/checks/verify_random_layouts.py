@@ -49,6 +49,7 @@ class Draw:
         self.draw_training()
         self.draw_families()
         self.draw_encoders()
+        self.draw_lion()
         self.draw_matrix_rule()
 
     def one_of(self, *values):
@@ -190,7 +191,7 @@ class Draw:
             self.set("data.order", "megatron_core")
 
     def draw_encoders(self):
-        """BERT and T5, drawn after all that they share. They have no use for what belongs to tokens in a row."""
+        """BERT and T5, drawn after all that decoders have. They have no use for what belongs to tokens in a row."""
         if not self.sometimes(0.3):
             return
         for key in ("data.reset_attention_mask", "data.reset_position_ids", "data.eod_mask_loss", "loss.name",
@@ -244,8 +245,14 @@ class Draw:
             longest = max(self.keys["model.sequence_length"], self.keys["model.decoder_sequence_length"])
             self.set("model.max_position_embeddings", longest)
 
+    def draw_lion(self):
+        """Lion in place of AdamW, with its betas."""
+        if "optimizer.epsilon" in self.keys and self.sometimes(0.25):
+            self.keys.pop("optimizer.epsilon")
+            self.set("optimizer.name", "lion")
+
     def draw_matrix_rule(self):
-        """Muon in place of the rule that draw_training drew. Last of all, so that the draws above stay what they were."""
+        """Muon in place of the rule that was drawn. Drawn after Lion, so that the draws above stay what they were."""
         if not self.sometimes(0.2):
             return
         for key in ("betas", "momentum"):

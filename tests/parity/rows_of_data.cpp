@@ -5,6 +5,8 @@ namespace megatron::test {
 
 std::vector<Row> rules() {
   const std::vector<std::string> sgd = {"optimizer.name=sgd", "learning_rate.peak=0.1"};
+  const std::vector<std::string> lion = {"optimizer.name=lion", "optimizer.betas=[0.9, 0.99]",
+                                         "learning_rate.peak=1e-4"};
   return {
       {"sgd, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, sgd, ""},
       {"sgd, distributed",
@@ -15,6 +17,14 @@ std::vector<Row> rules() {
        sgd,
        "sgd, 2 x 2 x 2"},
       {"sgd without momentum", 1, 4, 1, {"optimizer.distributed=true"}, with(sgd, {"optimizer.momentum=0"}), ""},
+      {"lion, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, lion, ""},
+      {"lion, distributed",
+       2,
+       2,
+       2,
+       {"parallel.sequence_parallel=true", "optimizer.distributed=true"},
+       lion,
+       "lion, 2 x 2 x 2"},
       {"muon, tensor 4", 4, 1, 1, {}, kMuon, ""},
       {"muon, data 4", 1, 4, 1, {}, kMuon, ""},
       {"muon, data 4, distributed", 1, 4, 1, {"optimizer.distributed=true"}, kMuon, "muon, data 4"},

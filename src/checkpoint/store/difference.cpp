@@ -64,7 +64,7 @@ void compare(std::span<const float> a, std::span<const float> b, NumberDifferenc
     if (std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i])) continue;
     ++difference.differing;
     const double distance = std::abs(double{a[i]} - double{b[i]});
-    if (std::isnan(distance) || distance > difference.largest) difference.largest = distance;  // once no number, always
+    if (std::isnan(distance) || distance > difference.largest) difference.largest = distance;  // NaN stays
   }
 }
 

@@ -13,7 +13,7 @@
 
 namespace megatron {
 
-/// A few names, those that come first.
+/// Up to six names; unused places at the end are empty.
 struct Names {
   std::array<std::string_view, 6> all{};
 
@@ -34,6 +34,7 @@ struct UpdateRuleFacts {
 inline constexpr std::array kUpdateRules{
     UpdateRuleFacts{.name = "adamw", .states = {"m", "v"}, .keys = {"betas", "epsilon"}},
     UpdateRuleFacts{.name = "sgd", .states = {"m"}, .keys = {"momentum"}},
+    UpdateRuleFacts{.name = "lion", .states = {"m"}, .keys = {"betas"}},
     UpdateRuleFacts{.name = "muon",
                     .states = {"m"},
                     .keys = {"betas", "epsilon", "momentum", "nesterov", "muon_scale", "adamw_learning_rate_factor"},

@@ -35,6 +35,18 @@ void sgd(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
            .weight_decay = args.weight_decay});
 }
 
+void lion(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
+  ops.lion({.value = args.value,
+            .gradient = args.gradient,
+            .m = args.states[0],
+            .clip_factor = args.clip_factor,
+            .skip = args.skip,
+            .learning_rate = args.learning_rate,
+            .beta1 = static_cast<float>(config.beta1),
+            .beta2 = static_cast<float>(config.beta2),
+            .weight_decay = args.weight_decay});
+}
+
 void direct_muon(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, Tensor direction) {
   find_muon_direction(
       ops, scratch, {.momentum = config.momentum, .nesterov = config.nesterov},
@@ -59,6 +71,7 @@ bool has_no_momentum(const OptimizerConfig& config) {
 constexpr std::array kRules{
     UpdateRule{.name = "adamw", .update = adamw},
     UpdateRule{.name = "sgd", .update = sgd, .is_stateless = has_no_momentum},
+    UpdateRule{.name = "lion", .update = lion},
     UpdateRule{.name = "muon", .update_matrix = &kMuon, .is_stateless = has_no_momentum},
 };
 static_assert(same_names(kRules, kUpdateRules), "config/schema/update_rules.h has other rules");
