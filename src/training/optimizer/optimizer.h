@@ -105,11 +105,11 @@ class Optimizer {
     const UpdateRule* rule;
     DirectedMatrix matrix;  ///< null if the rule is not such a one
   };
-  /// Parts of matrices whose directions become whole together: with shards all of a bucket.
+  /// Parts of matrices whose directions become whole together: with shards all parts that lie in a bucket.
   struct Matrices {
-    std::int64_t elements = 0;  ///< as many as all parts of one of the copies may have
+    std::int64_t elements = 0;  ///< room for all parts, of any of the copies
     std::vector<Part> parts;
-    std::vector<DirectedMatrix> whole;  ///< those of the parts, in their order
+    std::vector<DirectedMatrix> whole;  ///< the matrices of these parts, in their order
   };
 
   std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
@@ -122,6 +122,7 @@ class Optimizer {
   void add_matrix(std::vector<Matrices>& matrices, const Part& part, std::size_t ranks) const;
   void allocate(Device& device);
   Tensor master(const FlatRange& range) const;
+  Tensor gradients_of(const FlatRange& range) const { return store_.gradients().slice(0, range.first, range.count); }
   const Section& section_of(const FlatRange& range) const;
   StateTensors states_in(const Section& section, const FlatRange& range) const;
   UpdateArgs update_of(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) const;
