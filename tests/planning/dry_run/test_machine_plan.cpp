@@ -3,9 +3,9 @@
 #include <sstream>
 #include <utility>
 
+#include "backend/cpu/cpu_device.h"
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
-#include "backend/cpu/cpu_device.h"
 #include "checkpoint/store/checkpoint.h"
 #include "distributed/comm/thread_communicator.h"
 #include "planning/dry_run/checkpoint_size.h"
@@ -142,10 +142,9 @@ TEST_CASE("machine plan: checkpoints that the run has count as room") {
   --*machine.free_disk;
   const MachinePlan plan = planned.on(machine, 1);
   REQUIRE(plan.warnings.size() == 1);
-  CHECK_THAT(plan.warnings[0],
-             Contains(fmt::format("where {} are free and {} are held by its checkpoints: later ones",
-                                  format_bytes(static_cast<double>(*machine.free_disk)),
-                                  format_bytes(static_cast<double>(held)))));
+  CHECK_THAT(plan.warnings[0], Contains(fmt::format("where {} are free and {} are held by its checkpoints: later ones",
+                                                    format_bytes(static_cast<double>(*machine.free_disk)),
+                                                    format_bytes(static_cast<double>(held)))));
 }
 
 TEST_CASE("machine plan: a cluster's run says nothing about this machine") {
