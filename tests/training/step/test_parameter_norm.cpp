@@ -57,7 +57,7 @@ Config with(const Config& of, const ParallelConfig& parallel, bool distributed) 
 
 void require_same(const Config& config, const std::vector<ParallelConfig>& layouts) {
   const Norms one = train(config);
-  const double rounding = config.precision.dtype() == DType::f32 ? 2e-6 : 1e-4;  // of training on another layout
+  const double rounding = config.precision.dtype() == DType::f32 ? 2e-6 : 1e-4;  // training differs between layouts
   for (const ParallelConfig& layout : layouts) {
     for (const bool distributed : {false, true}) {
       CAPTURE(layout.tensor, layout.context, layout.data, layout.pipeline, layout.expert, distributed);
