@@ -66,8 +66,7 @@ po::options_description options(CheckpointArguments& arguments) {
   add("all", po::bool_switch(&arguments.all), "looks at all checkpoints of a run, not at the newest alone");
   add("weights-only", po::bool_switch(&arguments.weights_only),
       "compares values alone, not the optimizer's state, the step, what the checkpoints were trained with, or rows "
-      "that pad "
-      "the vocabulary");
+      "that pad the vocabulary");
   add("tolerance", po::value(&arguments.tolerance)->value_name("X"),
       "tensors whose numbers differ by at most X count as equal; default 0: equal in every bit");
   add("tensor", po::value(&arguments.tensor)->value_name("T"), "ranks that share a layer's matrices");

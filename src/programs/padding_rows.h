@@ -2,15 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <map>
+#include <string>
 
-#include "checkpoint/store/difference.h"
+#include "checkpoint/store/checkpoint.h"
 
 namespace megatron {
 
-/// Makes those of `tensors`, which compares the values of two checkpoints, equal that differ in padding rows alone.
-/// Returns their number. Reads the other rows of these tensors anew.
-std::int64_t leave_out_padding(const CheckpointReader& a, const CheckpointReader& b,
-                               std::vector<TensorDifference>& tensors);
+/// Rows of the tables of words without padding, by the tables' names: as many as the larger of two checkpoints'
+/// vocabularies has tokens. Empty if neither checkpoint says how large its vocabulary is.
+std::map<std::string, std::int64_t> rows_of_words(const CheckpointReader& a, const CheckpointReader& b);
 
 }  // namespace megatron

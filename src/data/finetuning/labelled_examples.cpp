@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "base/core/error.h"
@@ -41,7 +42,7 @@ std::string some_of(const std::vector<std::string>& labels) {
 }
 
 /// MNLI's files name their labels, and others that number them do so in another order. Labels that are numbers
-/// themselves have no others.
+/// are matched as they are written.
 bool may_be_numbered(const ExampleForm& form) {
   const auto is_number = [](const std::string& label) {
     return !label.empty() && label.find_first_not_of("0123456789") == std::string::npos;
@@ -54,9 +55,9 @@ std::int32_t number_of_label(const ExampleLine& line, const ExampleForm& form, s
   const auto found = std::find(labels.begin(), labels.end(), label);
   if (found != labels.end()) return static_cast<std::int32_t>(found - labels.begin());
   const bool numbered = may_be_numbered(form);
-  for (std::size_t i = 0; numbered && i < labels.size(); ++i) {
-    if (std::to_string(i) == label) return static_cast<std::int32_t>(i);
-  }
+  std::size_t number = labels.size();
+  std::from_chars(label.data(), label.data() + label.size(), number);
+  if (numbered && number < labels.size() && std::to_string(number) == label) return static_cast<std::int32_t>(number);
   line.refuse(fmt::format("the label is \"{}\", and the labels are {}{}", printable(label.substr(0, 60)),
                           some_of(labels),
                           numbered ? fmt::format(", or their numbers, 0 to {}", labels.size() - 1) : ""));
@@ -284,7 +285,7 @@ void refuse_other_format(const ExampleLine& line, const std::string& format) {
   const bool object = stripped(line.text).starts_with('{'), tabs = line.text.find('\t') != std::string_view::npos;
   if (table ? !object : object || !tabs) return;
   line.refuse(fmt::format(
-      "this is {}, and the format is \"{}\"; give task.format = \"{}\", or to megatron_eval --format {}",
+      "this is {}, and the format is \"{}\"; give task.format = \"{}\" (megatron_eval: --format {})",
       object ? "a JSON object" : "tab-separated columns", format, object ? "json" : "tsv", object ? "json" : "tsv"));
 }
 

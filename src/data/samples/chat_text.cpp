@@ -119,7 +119,8 @@ std::string end_of_turn_text(const ChatTemplate& chat) {
 
 std::string message_of(std::string made, const ChatTemplate& chat, const Tokenizer& tokenizer) {
   std::string suffix = assistant_of(chat).suffix;
-  if (ends_document(suffix, tokenizer)) suffix.resize(suffix.size() - tokenizer.eod_text().size());  // it is not shown
+  // It is not shown, nor the white space after it that it may take.
+  if (ends_document(suffix, tokenizer)) suffix.resize(std::min(suffix.size(), suffix.rfind(tokenizer.eod_text())));
   if (made.ends_with(suffix)) made.resize(made.size() - suffix.size());
   return made;
 }

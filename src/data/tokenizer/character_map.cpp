@@ -90,6 +90,7 @@ std::pair<std::optional<std::string_view>, std::size_t> CharacterMap::found(std:
                                                                             bool shortest) const {
   std::pair<std::optional<std::string_view>, std::size_t> best;
   std::size_t base = offset_of(units_[0]);
+  text = text.substr(0, kLongestReplaced);
   for (std::size_t i = 0; i < text.size() && !(shortest && best.first); ++i) {
     const auto label = static_cast<unsigned char>(text[i]);
     if (label == 0) break;

@@ -17,6 +17,8 @@ namespace megatron {
 
 /// Bytes that a character may become.
 inline constexpr std::size_t kLongestReplacement = 256;
+inline constexpr std::size_t kLongestReplaced = 256;  ///< bytes of a string that is replaced; longer ones in the map
+                                                      ///< are not found
 
 class CharacterMap {
  public:

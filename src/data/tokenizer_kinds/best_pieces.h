@@ -15,6 +15,14 @@
 
 namespace megatron {
 
+/// How far an unknown character's score is below that of the worst piece, as SentencePiece has it.
+inline constexpr float kUnknownPenalty = 10;
+
+/// Bytes of the first character of a text; 1 where that is none.
+inline std::size_t character_bytes(std::string_view text) {
+  return std::max(1u, first_code_point(text.substr(0, 4)).bytes);
+}
+
 /// A piece that ends there; it begins where the one before it ends.
 struct PieceEnd {
   std::size_t end = 0;
@@ -58,7 +66,7 @@ class BestPieces {
     for (std::size_t at = 0; at < text.size();) {
       if constexpr (std::is_same_v<Score, float>) rebase(at, furthest);
       const Score so_far = best_[at].score;
-      const std::size_t character = std::max(1u, first_code_point(text.substr(at, 4)).bytes);
+      const std::size_t character = character_bytes(text.substr(at));
       bool is_known = false;
       const auto offer = [&](std::size_t length, std::int32_t id, Score score) {
         furthest = std::max(furthest, at + length);

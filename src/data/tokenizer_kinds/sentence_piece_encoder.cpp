@@ -11,12 +11,6 @@ namespace megatron {
 
 namespace {
 
-constexpr float kUnknownPenalty = 10;  ///< below the worst piece
-
-std::size_t character_bytes(std::string_view text) {
-  return std::max(1u, first_code_point(text.substr(0, 4)).bytes);
-}
-
 /// Bytes of the longest piece in the trie that `text` begins with; 0 if there is none.
 std::size_t longest_prefix(const PieceTrie& trie, std::string_view text) {
   std::size_t longest = 0;
@@ -219,8 +213,8 @@ class SentencePieceEncoder final : public Encoder {
 
 }  // namespace
 
-SentencePieceTables::SentencePieceTables(const SentencePieceModel& model_of, const AddedTokens& special)
-    : model(model_of), added(special) {
+SentencePieceTables::SentencePieceTables(const SentencePieceModel& model_of, const AddedTokens& added_tokens)
+    : model(model_of), added(added_tokens) {
   if (!model.character_map.empty()) characters = CharacterMap::read(model.character_map).value();
   float smallest_score = std::numeric_limits<float>::max();
   std::vector<std::pair<std::string_view, std::int32_t>> own, all;

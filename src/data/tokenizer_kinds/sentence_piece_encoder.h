@@ -14,8 +14,8 @@
 namespace megatron {
 
 struct SentencePieceTables {
-  /// `model` and `special`, the tokens that are found where special tokens are asked for, must live as long.
-  SentencePieceTables(const SentencePieceModel& model, const AddedTokens& special);
+  /// `model` and `added`, the tokens that are found where special tokens are asked for, must live as long.
+  SentencePieceTables(const SentencePieceModel& model, const AddedTokens& added);
   std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const;
   const SentencePieceModel::Piece& piece(std::int32_t id) const { return model.pieces[static_cast<std::size_t>(id)]; }
 
@@ -24,7 +24,7 @@ struct SentencePieceTables {
   CharacterMap characters;
   PieceTrie user_defined;  ///< found in every text, before characters are replaced
   PieceTrie trie;          ///< unigram: all pieces that texts have
-  TokenIndex ids;          ///< BPE: the same
+  TokenIndex ids;          ///< BPE: these, and unused pieces, which merges pass through
   ByteIds byte_ids{};
   float unknown_score = 0;
 };

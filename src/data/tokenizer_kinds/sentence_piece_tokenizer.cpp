@@ -45,7 +45,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model)
 std::string SentencePieceTokenizer::decode_next(std::int32_t id) const {
   verify(id >= 0 && id < vocab_size(), ErrorKind::data, "token id {} is outside the {} tokenizer's 0 .. {}", id, name(),
          vocab_size() - 1);
-  const auto& [text, score, type] = piece(id);
+  const auto& [text, score, type] = tables_.piece(id);
   if (id == eod_id()) return "";
   if (type == PieceType::byte) {
     if (const auto byte = byte_of_piece(text)) return std::string(1, *byte);

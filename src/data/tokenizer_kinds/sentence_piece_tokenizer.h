@@ -1,9 +1,7 @@
-// SentencePieceTokenizer: a model of SentencePiece, unigram or BPE, in code of this program. T5's, XLM-R's and Llama
-// 2's are of this kind.
+// SentencePieceTokenizer: a model of SentencePiece, unigram or BPE, such as T5's, XLM-R's and Llama 2's.
 //
-// Ids are those of SentencePieceProcessor::Encode, of version 0.2.3. Decoding gives the normalized text. Special tokens
-// (control pieces, sentinels, <unk>) that are asked for are found as transformers' T5Tokenizer finds them: the text
-// between two of them is encoded separately.
+// Decoding gives the normalized text. Special tokens (control pieces, sentinels, <unk>) that are asked for are found as
+// transformers' T5Tokenizer finds them: the text between two of them is encoded separately.
 #pragma once
 
 #include "data/tokenizer/tokenizer.h"
@@ -23,15 +21,13 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const override { return tables_.make_encoder(special); }
   std::string decode(std::span<const std::int32_t> ids) const override;
   std::string decode_next(std::int32_t id) const override;
-  std::string eod_text() const override { return piece(eod_id()).text; }
+  std::string eod_text() const override { return tables_.piece(eod_id()).text; }
   SpecialIds special_ids() const override { return model_.special; }
   std::vector<std::uint8_t> continues() const override;
   std::vector<TokenizerFile> files() const override { return {{kSentencePieceFile, model_.text}}; }
   std::string tokenizer_json() const override { return ""; }
 
  private:
-  const SentencePieceModel::Piece& piece(std::int32_t id) const { return model_.pieces[static_cast<std::size_t>(id)]; }
-
   SentencePieceModel model_;
   AddedTokens added_;
   SentencePieceTables tables_;

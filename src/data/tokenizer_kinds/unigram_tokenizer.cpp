@@ -16,8 +16,6 @@ namespace megatron {
 
 namespace {
 
-constexpr double kUnknownPenalty = 10;  ///< below the worst piece, as SentencePiece has it
-
 // Most words, with kSpaceMark, fit into the first.
 using ShortWords = PieceCache<15, 3>;
 using LongWords = PieceCache<31, 7>;

@@ -59,8 +59,8 @@ std::string describe_splits(const Config& config, const Datasets& datasets) {
   return text;
 }
 
-/// Data that a machine lacks can be planned without. What is there and cannot be read stops a training run too: whether
-/// `error` is about a task's files, of which some are there, and not about one of them that is missing.
+/// Whether an error is about the contents of a task's files. Files that a machine lacks can be planned without; what is
+/// there and cannot be read stops a training run too.
 bool is_of_existing_examples(const Config& config, const Error& error) {
   if (!config.task.given() || error.kind() != ErrorKind::data) return false;
   bool any = false;
@@ -70,7 +70,7 @@ bool is_of_existing_examples(const Config& config, const Error& error) {
       if (std::filesystem::exists(part.path, unknown)) {
         any = true;
       } else if (std::string_view(error.what()).starts_with(part.path + " cannot be read: ")) {
-        return false;
+        return false;  // as RegularFile words it
       }
     }
   }

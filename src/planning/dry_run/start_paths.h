@@ -1,4 +1,4 @@
-// The folders that a start of training needs, found wanting before anything is made: for --dry-run and for the start.
+// Checks of the folders that a start of training needs, before anything is made: for --dry-run and for the start.
 #pragma once
 
 #include <string>

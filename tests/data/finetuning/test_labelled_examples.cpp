@@ -122,7 +122,9 @@ TEST_CASE("examples: a label may be the number of its name") {
   CHECK(read("sentence\tlabel\na\t1\nb\t0\nc\tpositive\n", form) == Lines{"a=1", "b=0", "c=1"});  // SST-2
   refused("sentence\tlabel\nx\t2\n", form,
           "file:2: the label is \"2\", and the labels are \"negative\", \"positive\", or their numbers, 0 to 1");
-  refused("sentence\tlabel\nx\t01\n", form, "the label is \"01\"");
+  for (const char* label : {"01", "1x", "+1", "-1", "18446744073709551617"}) {
+    refused(fmt::format("sentence\tlabel\nx\t{}\n", label), form, fmt::format("the label is \"{}\"", label));
+  }
   form.format = "json";
   CHECK(read("{\"text_a\": \"a\", \"label\": 1}\n{\"text_a\": \"b\", \"label\": \"0\"}\n", form) ==
         Lines{"a=1", "b=0"});
@@ -137,7 +139,7 @@ TEST_CASE("examples: a file of another format names the one to give") {
   const ExampleForm form{.format = "tsv", .labels = {"0", "1"}};
   refused("{\"text_a\": \"x\", \"label\": 0}\n", form,
           "file:1: this is a JSON object, and the format is \"tsv\"; give "
-          "task.format = \"json\", or to megatron_eval --format json");
+          "task.format = \"json\" (megatron_eval: --format json)");
   refused("{\"text_a\": \"x\", \"label\": 0}\n", kMnli, "this is a JSON object, and the format is \"mnli\"");
   refused("sentence\tlabel\nx\t1\n", kLabels,
           "this is tab-separated columns, and the format is \"json\"; give "

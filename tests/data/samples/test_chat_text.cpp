@@ -8,6 +8,7 @@
 #include "data/samples/instruction_samples.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "support/catch.h"
+#include "support/temporary_folder.h"
 
 using namespace megatron;
 using nlohmann::json;
@@ -115,6 +116,21 @@ TEST_CASE("chat: a template that ends the document is not ended twice", "[chat]"
   CHECK_THAT(jinja, Contains("{% elif not messages or messages[-1]['role'] not in ['assistant'] %}{{ '" + end +
                              "' }}{% endif %}"));
   // The model makes the space, and the token after it shows nothing.
+  CHECK(message_of("four dogs ", chat, *tokenizer) == "four dogs");
+  CHECK(message_of("four dogs", chat, *tokenizer) == "four dogs");
+}
+
+TEST_CASE("chat: an end token may take the white space after it", "[chat]") {
+  const TemporaryFolder folder;
+  std::string file = contents_of(kGolden + "/tokenizer_kinds/qwen2.json");
+  const std::string end = tokenizer_of("qwen2")->eod_text(), flag = "\"rstrip\":false";
+  const auto at = file.find(flag, file.find("\"content\":\"" + end + "\""));
+  REQUIRE(at != std::string::npos);
+  write_file(folder.file("tokenizer.json"), file.replace(at, flag.size(), "\"rstrip\":true"));
+  const auto tokenizer = make_tokenizer({"gpt2", folder.file("tokenizer.json"), ""});
+  REQUIRE(tokenizer->eod_text() == end);
+  const ChatTemplate chat = {
+      {{"system", "", "\n", false}, {"user", "", "\n", false}, {"assistant", "", " " + end + "\n\n", true}}};
   CHECK(message_of("four dogs ", chat, *tokenizer) == "four dogs");
   CHECK(message_of("four dogs", chat, *tokenizer) == "four dogs");
 }

@@ -82,6 +82,12 @@ TEST_CASE("CharacterMap: the shortest and the longest of its strings", "[sentenc
   CHECK(shared.read().has_value());
 }
 
+TEST_CASE("CharacterMap: strings of more than 256 bytes are not found", "[sentence_piece]") {
+  const auto map = chain(300).read();
+  REQUIRE(map.has_value());
+  CHECK(map->longest(std::string(300, 'a')).second == 256);
+}
+
 TEST_CASE("CharacterMap: strings without an end are refused", "[sentence_piece][fault]") {
   Units cyclic(2);
   cyclic.step(1, 'a', 1, true);

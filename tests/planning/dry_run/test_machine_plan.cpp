@@ -3,8 +3,11 @@
 #include <sstream>
 #include <utility>
 
+#include "backend/cpu/cpu_device.h"
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
+#include "checkpoint/store/checkpoint.h"
+#include "distributed/comm/thread_communicator.h"
 #include "planning/dry_run/checkpoint_size.h"
 #include "planning/dry_run/dry_run.h"
 #include "planning/dry_run/machine_plan.h"
@@ -117,6 +120,31 @@ TEST_CASE("machine plan: checkpoints that are kept and do not fit are a warning"
   CHECK_THAT(plan.warnings[0], Contains("100 checkpoints at a time take ") && Contains("keep_last"));
   machine.free_disk = 100 * size;
   CHECK(planned.on(machine, 1).warnings.empty());
+}
+
+TEST_CASE("machine plan: checkpoints that the run has count as room") {
+  const TemporaryFolder folder;
+  Planned planned(1);
+  const std::string& run = planned.config.run.directory = folder.file("run");
+  planned.config.train.steps = 1000;
+  planned.config.checkpoint.keep_last = 99;
+  run_as_threads(1, [&](Communicator& world) {
+    std::vector<float> numbers(1000);
+    CpuDevice device;
+    save_checkpoint(world, run, {.step = 4},
+                    {{"all", {1000}, {{0}, {1000}}, 0, 1000, Tensor(numbers.data(), {1000}, DType::f32)}}, device);
+  });
+  const std::int64_t held = find_checkpoints(run).at(0).bytes;
+  const std::int64_t all = 100 * planned_checkpoint_bytes(planned.config, planned.stages);
+  Machine machine = small_machine();
+  machine.free_disk = all - held;
+  CHECK(planned.on(machine, 1).warnings.empty());
+  --*machine.free_disk;
+  const MachinePlan plan = planned.on(machine, 1);
+  REQUIRE(plan.warnings.size() == 1);
+  CHECK_THAT(plan.warnings[0], Contains(fmt::format("where {} are free and {} are held by its checkpoints: later ones",
+                                                    format_bytes(static_cast<double>(*machine.free_disk)),
+                                                    format_bytes(static_cast<double>(held)))));
 }
 
 TEST_CASE("machine plan: a cluster's run says nothing about this machine") {
