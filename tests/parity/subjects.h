@@ -18,9 +18,9 @@ inline const std::vector<std::string> kLlama = {"model.position_embedding=rope",
                                                 "model.activation=swiglu",       "model.bias=false",
                                                 "model.tie_embeddings=false",    "model.query_groups=2"};
 inline const std::vector<std::string> kOneGroup = {"model.query_groups=1", "model.position_embedding=alibi"};
-// A rule of whole matrices; a small rate for what AdamW has.
-inline const std::vector<std::string> kMuon = {"optimizer.name=muon", "learning_rate.peak=0.01",
-                                               "optimizer.adamw_learning_rate_factor=0.1"};
+// It magnifies rounding: a small rate.
+inline const std::vector<std::string> kMuon = {"optimizer.name=muon", "optimizer.momentum=0.9",
+                                               "optimizer.adamw_learning_rate_factor=0.25", "learning_rate.peak=0.002"};
 
 std::vector<Row> layouts();
 std::vector<Row> sequence_parallel();
