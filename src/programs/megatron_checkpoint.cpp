@@ -32,6 +32,7 @@
 #include "programs/checkpoint_arguments.h"
 #include "programs/program.h"
 #include "training/step/compatibility.h"
+#include "training/step/optimizer_facts.h"
 #include "training/step/saved_layout.h"
 
 namespace megatron {
@@ -233,7 +234,7 @@ int diff(const CheckpointArguments& arguments) {
   a.require_verified();
   b.require_verified();
   const std::vector<std::string> others =
-      other_differences(a, b, !arguments.weights_only, {kOptimizerKey, kUpdatesKey, kLossScalerKey});
+      other_differences(a, b, !arguments.weights_only, {kOptimizerKey, kGroupsKey, kUpdatesKey, kLossScalerKey});
   const std::vector<TensorDifference> tensors = compare_tensors(a, b, !arguments.weights_only);
   const std::size_t beyond = print_differences(tensors, arguments.tolerance);
   const auto same = std::count_if(tensors.begin(), tensors.end(), [](const auto& tensor) { return tensor.equal(); });

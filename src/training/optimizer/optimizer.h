@@ -7,14 +7,15 @@
 
 #include "distributed/parallel/parameter.h"
 #include "distributed/parallel/parameter_all_gather.h"
-#include "training/optimizer/update_rules.h"
+#include "training/optimizer/parameter_groups.h"
 
 namespace megatron {
 
 /// Numbers that may change at every step.
 struct UpdateSettings {
-  double learning_rate = 0;
-  double weight_decay = 0;    ///< for parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
+  double learning_rate = 0;   ///< of groups with another factor: times this
+  double weight_decay = 0;    ///< for parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD).
+                              ///< Groups with their own have it in the proportion of this one to the configuration's
   double gradient_scale = 1;  ///< the store's gradients are the real ones times this
 };
 
@@ -28,7 +29,7 @@ class Optimizer {
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. All
   /// own state is 0: initialize(), or read it.
   Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
-            ParameterAllGather* gathers = nullptr, RuleChoice choice = rule_of);
+            ParameterAllGather* gathers = nullptr, const std::vector<ParameterGroupConfig>& groups = {});
 
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
   /// precision, but for the rounding of 16-bit values. Gradients become 0.
@@ -70,41 +71,40 @@ class Optimizer {
   bool sharded() const { return store_.sharded(); }
 
   /// Bytes of optimizer state of a rank, for a store that is allocated (or planned).
-  static std::size_t state_bytes(const ParameterStore& store, Shard shard, const OptimizerConfig& config,
-                                 RuleChoice choice = rule_of);
+  static std::size_t state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups);
 
  private:
-  /// The memory of a rule's states, each as many numbers as its sections have.
+  /// The memory of a rule's states, each as many numbers as its sections have. A rule that keeps other states with
+  /// other settings has several.
   struct RuleMemory {
     const UpdateRule* rule;
     Names names;
     std::int64_t elements = 0;
     StateTensors states{};
   };
-  /// A maximal part of an owned range with one rule, with the gaps up to the next one.
+  /// A maximal part of an owned range with one rule and its states, with the gaps up to the next one.
   struct Section {
     FlatRange range;
-    std::size_t memory;  ///< index of its rule's
+    std::size_t memory;  ///< index of its states'
     std::int64_t first;  ///< its place in each of these states
   };
-  /// The owned ranges, cut where the rule changes, and the rules without memory.
+  /// The owned ranges, cut where the rule or its states change, and the rules without memory.
   struct Division {
     std::vector<Section> sections;
     std::vector<RuleMemory> rules;
   };
-  /// A maximal part of an owned range with one rule and one decay.
+  /// A maximal part of an owned range that is updated in one way.
   struct Part {
     FlatRange range;
-    bool decay;
-    const UpdateRule* rule;
+    ParameterUpdate how;
   };
 
   std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
   static Division divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
-                         const OptimizerConfig& config, RuleChoice choice);
+                         const ParameterGroups& groups);
   static std::size_t bytes_of(const ParameterStore& store, const Division& division);
-  void list_parts(RuleChoice choice);
+  void list_parts();
   void allocate(Device& device);
   Tensor master(const FlatRange& range) const;
   const Section& section_of(const FlatRange& range) const;
@@ -115,6 +115,7 @@ class Optimizer {
 
   const ParameterStore& store_;
   OptimizerConfig config_;
+  ParameterGroups groups_;
   Ops& ops_;
   ParameterAllGather* gathers_;
   std::vector<FlatRange> owned_;

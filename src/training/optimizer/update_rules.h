@@ -36,10 +36,7 @@ struct UpdateRule {
   Names states(const OptimizerConfig& config) const;
 };
 
-/// Says by which rule a parameter is updated.
-using RuleChoice = const UpdateRule& (*)(const OptimizerConfig& config, const Parameter& parameter);
-
-/// The choice of the configuration: optimizer.name, for all parameters.
+/// The rule of a parameter with these settings, which are its group's (parameter_groups.h): that of optimizer.name.
 const UpdateRule& rule_of(const OptimizerConfig& config, const Parameter& parameter);
 
 }  // namespace megatron

@@ -131,11 +131,12 @@ MemoryPlan memory_of(const PlayedReplica& played) {
   }
   plan.parameters = replica.store().parameter_elements();
   const GridShape& shape = job.grid.shape();
+  const ParameterGroups groups(config);
   for (const Parameter& parameter : replica.store().all()) {
     // Other expert ranks have as many other experts.
     const int others = parameter.copies == CopyGroup::experts ? shape.expert : 1;
     if (!parameter.owner) continue;
-    const Names states = rule_of(config.optimizer, parameter).states(config.optimizer);
+    const Names states = groups.of(parameter).states();
     plan.stage_parameters += others * parameter.global_shape.elements();
     plan.stage_numbers += others * parameter.global_shape.elements() * static_cast<std::int64_t>(1 + states.size());
   }

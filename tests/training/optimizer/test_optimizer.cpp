@@ -310,15 +310,6 @@ TEST_CASE("gradient norm: neighbouring parameters are one sum of squares") {
   });
 }
 
-namespace {
-
-/// AdamW for what decays and SGD for the others.
-const UpdateRule& by_decay(const OptimizerConfig& config, const Parameter& parameter) {
-  return parameter.decay ? rule_of(config, parameter) : rule_of({.name = "sgd"}, parameter);
-}
-
-}  // namespace
-
 TEST_CASE("optimizer: parameters of two rules train as with each alone") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   const int ranks = GENERATE(1, 2);
@@ -330,6 +321,8 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
     config.clip_grad_norm = 0;  // the norm is of all parameters
     OptimizerConfig sgd = config;
     sgd.name = "sgd";
+    const std::vector<ParameterGroupConfig> groups = {
+        {.roles = {"vector"}, .names = {}, .keys = {"name"}, .values = sgd}};
     struct Training {
       ParameterStore store;
       std::unique_ptr<ParameterAllGather> gathers;
@@ -339,9 +332,9 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
       declare_all(training->store);
       training->store.allocate(*backend.device, type, {ranks}, 60);
       training->gathers = std::make_unique<ParameterAllGather>(grid, training->store);
-      training->optimizer =
-          std::make_unique<Optimizer>(training->store, training == &with_sgd ? sgd : config, *backend.device,
-                                      *backend.ops, training->gathers.get(), training == &mixed ? by_decay : rule_of);
+      training->optimizer = std::make_unique<Optimizer>(
+          training->store, training == &with_sgd ? sgd : config, *backend.device, *backend.ops, training->gathers.get(),
+          training == &mixed ? groups : std::vector<ParameterGroupConfig>{});
       training->optimizer->initialize(3);
       for (std::uint64_t step = 1; step <= 3; ++step) {
         set_gradients(training->store, step, 0.3);
@@ -357,12 +350,12 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
     std::int64_t states = 0, masters = 0;
     for (std::size_t k = 0; k < mixed.store.all().size(); ++k) {
       const Parameter& parameter = mixed.store.all()[k];
-      const Training& alone = parameter.decay ? with_adamw : with_sgd;
+      const Training& alone = parameter.decays() ? with_adamw : with_sgd;
       const int index = static_cast<int>(k);
       communicator_cases::expect(numbers(mixed.store, index) == numbers(alone.store, index), "{}", parameter.name);
       for (const FlatRange& part : ParameterStore::parts_in(parameter, mixed.optimizer->owned())) {
         const Optimizer::State here = mixed.optimizer->state(part), there = alone.optimizer->state(part);
-        communicator_cases::expect(here.states.size() == (parameter.decay ? 2 : 1), "{}", parameter.name);
+        communicator_cases::expect(here.states.size() == (parameter.decays() ? 2 : 1), "{}", parameter.name);
         communicator_cases::expect(copy_of(here.master) == copy_of(there.master), "{}", parameter.name);
         for (const auto& [name, tensor] : here.states) {
           communicator_cases::expect(copy_of(tensor) == copy_of(numbers_of(there.states, name)), "{} of {}", name,
@@ -377,7 +370,7 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
     communicator_cases::expect(bytes < with_adamw.optimizer->state_bytes(), "{} bytes", bytes);
     communicator_cases::expect(bytes > with_sgd.optimizer->state_bytes(), "{} bytes", bytes);
     const Shard shard = mixed.gathers->shard();
-    communicator_cases::expect(bytes == Optimizer::state_bytes(mixed.store, shard, config, by_decay), "{} bytes",
+    communicator_cases::expect(bytes == Optimizer::state_bytes(mixed.store, shard, {config, groups}), "{} bytes",
                                bytes);
   });
 }
