@@ -251,10 +251,10 @@ struct OptimizerConfig {
 
 /// An entry of optimizer.groups: parameters that are updated in their own way.
 struct ParameterGroupConfig {
-  std::vector<std::string> roles, names;  // what it selects: of these roles, with names like these; none: of any
+  std::vector<std::string> roles, names;  // the parameters of these roles with names like these; empty: any
   double learning_rate_factor = 1;
-  std::vector<std::string> keys = {};  // of [optimizer], which it has its own values of
-  OptimizerConfig values = {};         // has these values, and no others
+  std::vector<std::string> keys = {};  // keys of [optimizer] that it has its own values of
+  OptimizerConfig values = {};         // holds these values; its others mean nothing
 
   bool has_own(std::string_view key) const { return std::find(keys.begin(), keys.end(), key) != keys.end(); }
   bool operator==(const ParameterGroupConfig&) const = default;

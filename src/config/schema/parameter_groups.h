@@ -15,7 +15,7 @@ std::vector<const Key*> group_keys();
 /// [optimizer] as it is for the group's parameters.
 OptimizerConfig settings_of(const OptimizerConfig& optimizer, const ParameterGroupConfig& group);
 
-/// What the group selects, as an input file has it: roles = ["head"], names = ["layers.*"].
+/// The selection of the group, as an input file has it: roles = ["head"], names = ["layers.*"].
 std::string selection_text(const ParameterGroupConfig& group);
 
 /// Whether a parameter's name is like the pattern, in which * stands for any characters, and for none.

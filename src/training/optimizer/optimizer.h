@@ -13,7 +13,7 @@ namespace megatron {
 
 /// Numbers that may change at every step.
 struct UpdateSettings {
-  double learning_rate = 0;   ///< of groups with another factor: times this
+  double learning_rate = 0;   ///< multiplied by the factor of a parameter's group
   double weight_decay = 0;    ///< for parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD).
                               ///< Groups with their own have it in the proportion of this one to the configuration's
   double gradient_scale = 1;  ///< the store's gradients are the real ones times this

@@ -9,7 +9,7 @@ namespace megatron {
 double ParameterUpdate::weight_decay(double start, double now) const {
   const double own = settings->optimizer.weight_decay;
   if (!decays) return 0;
-  if (own == start) return now;  // of [optimizer], which may begin with 0
+  if (own == start) return now;  // as [optimizer] has it, which may begin with 0
   return now == start ? own : own / start * now;
 }
 

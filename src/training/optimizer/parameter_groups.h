@@ -10,7 +10,7 @@
 
 namespace megatron {
 
-/// What the parameters of a group have in common.
+/// Settings that the parameters of a group have in common.
 struct GroupSettings {
   OptimizerConfig optimizer;  ///< with the group's own values
   double learning_rate_factor = 1;
@@ -41,7 +41,7 @@ class ParameterGroups {
   std::size_t index_of(const Parameter& parameter) const;
   bool selects(std::size_t group, const Parameter& parameter) const;
   ParameterUpdate of(const Parameter& parameter) const;
-  /// Those of a group; at the end those of all parameters that no group has.
+  /// The settings of each group; at the end those of all parameters that no group has.
   const std::vector<GroupSettings>& settings() const { return settings_; }
   const std::vector<ParameterGroupConfig>& groups() const { return groups_; }
 

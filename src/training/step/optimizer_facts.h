@@ -1,4 +1,4 @@
-// What a run's checkpoints say of its optimizer, and whether a run can continue with the state of another one's.
+// Facts of the optimizer that a run's checkpoints carry, and whether a run can continue with its state.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -192,9 +192,9 @@ TEST_CASE("parameter groups: told by selection, and refused without members") {
   layout.groups = {group_with_rule({"layers.*.mlp.up.weight"}, "sgd"),
                    {.roles = {"vector", "embedding"}, .names = {}, .learning_rate_factor = 0.5}};
   CHECK(describe_groups(config_of(layout)) ==
-        R"(group 0   names = ["layers.*.mlp.up.weight"]: sgd, weight decay 0.01, 4 tensors, 16384 elements
-group 1   roles = ["vector", "embedding"]: adamw, 0.5 × learning rate, weight decay 0.01 of 2, 26 tensors, 3840 elements
-no group  adamw, weight decay 0.01 of 20, 38 tensors, 33344 elements
+        R"(group 0   names = ["layers.*.mlp.up.weight"]: sgd, weight decay 0.1, 4 tensors, 16384 elements
+group 1   roles = ["vector", "embedding"]: adamw, 0.5 × learning rate, weight decay 0.1 of 2, 26 tensors, 3712 elements
+no group  adamw, weight decay 0.1 of 20, 38 tensors, 33344 elements
 )");
   layout.groups = {group_with_rule({"layers.4.*"}, "sgd")};  // there are four layers
   require_error(ErrorKind::configuration,

@@ -76,7 +76,7 @@ TEST_CASE("parameter groups: each trains as with its settings alone") {
   second.values = {.beta1 = 0.5, .beta2 = 0.75, .epsilon = 1e-3, .weight_decay = 0.3};
   ParameterGroupConfig vectors = group_of({"vector"}, {});
   vectors.keys = {"weight_decay"};
-  vectors.values.weight_decay = 0.05;  // of what does not decay otherwise
+  vectors.values.weight_decay = 0.05;  // for parameters that do not decay otherwise
   const OptimizerConfig plain = with_decay(kUpdate.weight_decay);
   Training grouped, defaults, of_second;
   train(grouped, plain, {second, vectors});
@@ -164,7 +164,7 @@ TEST_CASE("parameter groups: weight decay follows the default's schedule") {
   CHECK(matrix.weight_decay(0.1, 0.05) == Approx(0.15).epsilon(1e-12));
   CHECK(matrix.weight_decay(0.1, 0) == 0);
   CHECK(vector.weight_decay(0.1, 0.05) == 0);
-  const ParameterGroups plain(with_decay(0));  // of a schedule that begins with none
+  const ParameterGroups plain(with_decay(0));  // with a schedule that begins with none
   CHECK(plain.of(store.at(kMatrix)).weight_decay(0, 0.05) == 0.05);
   CHECK(plain.of(store.at(kBias)).weight_decay(0, 0.05) == 0);
   CHECK(ParameterGroups(with_decay(0), {own}).of(store.at(kMatrix)).weight_decay(0, 0) == 0.3);
