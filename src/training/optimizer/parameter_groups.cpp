@@ -22,7 +22,8 @@ ParameterGroups::ParameterGroups(const OptimizerConfig& optimizer, const std::ve
 }
 
 bool ParameterGroups::selects(std::size_t group, const Parameter& parameter) const {
-  const auto& [roles, names, factor, keys, values] = groups_[group];
+  const auto& roles = groups_[group].roles;
+  const auto& names = groups_[group].names;
   return (roles.empty() || std::find(roles.begin(), roles.end(), name_of(parameter.role)) != roles.end()) &&
          (names.empty() || std::any_of(names.begin(), names.end(),
                                        [&](const std::string& pattern) { return is_like(parameter.name, pattern); }));
