@@ -148,7 +148,7 @@ TEST_CASE("parameter groups: the same settings are the same bits and launches") 
   other.learning_rate_factor = 0.5;
   Training cut;
   train(cut, with_decay(0.1), {other});
-  CHECK(cut.updated.size() == 5);  // of the vectors, the second and the copy are one
+  CHECK(cut.updated.size() == 5);  // the second bias and the copy are one part
 }
 
 TEST_CASE("parameter groups: weight decay follows the default's schedule") {
