@@ -21,8 +21,8 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// The most elements of a head: on tensor cores, and by ordinary arithmetic.
 inline constexpr int kMaximumTileSize = 128, kMaximumExactSize = 256;
 
-/// Whether kernels on tensor cores do it: 16-bit heads of at most kMaximumTileSize. A bias that is added to capped
-/// scores is left to ordinary arithmetic: published models with a cap have none.
+/// Whether attention runs on tensor cores: 16-bit heads of at most kMaximumTileSize, and no bias on capped scores,
+/// which published models with a cap do not have.
 template <class T>
 bool has_tiles(std::int64_t size, const AttentionMask& mask) {
   return kHalf<T> && size <= kMaximumTileSize && !(mask.softcap > 0 && (mask.slopes || mask.distance_bias));

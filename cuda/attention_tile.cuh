@@ -156,7 +156,8 @@ __device__ __forceinline__ void hide_unseen(float (&scores)[kRowTiles][kColumnTi
   }
 }
 
-/// score = the capped factor · score, both in units of log2.
+/// Products become capped scores in units of log2: softcap · log2(e) · tanh(product · scale / softcap). factor is
+/// scale · log2(e).
 template <int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void cap_scores(float (&scores)[kRowTiles][kColumnTiles][4], float factor, float softcap) {
   const float largest = softcap * kLog2E, share = factor * kLn2 / softcap;

@@ -68,6 +68,35 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
+struct LionUpdate {
+  float beta1, beta2, learning_rate, weight_decay;
+
+  __device__ __forceinline__ void apply(float gradient, float& m, float& value) const {
+    const float mean = beta1 * m + (1.0f - beta1) * gradient;
+    const float direction = static_cast<float>(mean > 0) - static_cast<float>(mean < 0);
+    m = beta2 * m + (1.0f - beta2) * gradient;
+    value -= learning_rate * (direction + weight_decay * value);
+  }
+};
+
+/// One pass: 20 bytes per element.
+template <int widest>
+__global__ void __launch_bounds__(kBlockThreads)
+    lion_kernel(LionUpdate update, const float* clip_factor, const float* skip, const float* gradient, float* m,
+                float* value, std::int64_t n) {
+  if (*skip != 0) return;
+  const float factor = *clip_factor;
+  for_each_vector<widest>(n, [&]<int width>(std::int64_t at, Width<width>) {
+    const auto gradients = load_vector<width>(gradient + at);
+    auto new_m = load_vector<width>(m + at), new_value = load_vector<width>(value + at);
+    for (int i = 0; i < width; ++i) {
+      update.apply(gradients.values[i] * factor, new_m.values[i], new_value.values[i]);
+    }
+    store_global(m + at, new_m);
+    store_global(value + at, new_value);
+  });
+}
+
 /// partial[gridDim.x]: sums of squares.
 template <int widest>
 __global__ void __launch_bounds__(kBlockThreads) square_sum_kernel(const float* x, double* partial, std::int64_t n) {
@@ -157,6 +186,21 @@ void CudaOps::sgd(const SgdArgs& args) {
       .learning_rate = args.learning_rate, .momentum = args.momentum, .weight_decay = args.weight_decay};
   const bool vectors = aligned(value, gradient, m);
   launch(stream_, elementwise_shape(n, vectors ? 4 : 1), vectors ? sgd_kernel<4> : sgd_kernel<1>, update, clip_factor,
+         skip, gradient, m, value, n);
+}
+
+void CudaOps::lion(const LionArgs& args) {
+  const std::int64_t n = args.value.elements();
+  float* value = elements_of<float>("lion", args.value, n);
+  const float* gradient = elements_of<float>("lion", args.gradient, n);
+  float* m = elements_of<float>("lion", args.m, n);
+  const float* clip_factor = elements_of<float>("lion", args.clip_factor, 1);
+  const float* skip = elements_of<float>("lion", args.skip, 1);
+  if (n == 0) return;
+  const LionUpdate update{
+      .beta1 = args.beta1, .beta2 = args.beta2, .learning_rate = args.learning_rate, .weight_decay = args.weight_decay};
+  const bool vectors = aligned(value, gradient, m);
+  launch(stream_, elementwise_shape(n, vectors ? 4 : 1), vectors ? lion_kernel<4> : lion_kernel<1>, update, clip_factor,
          skip, gradient, m, value, n);
 }
 

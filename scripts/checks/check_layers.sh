@@ -6,8 +6,7 @@
 #   - our headers are included as "floor/layer/file.h", from src/ on (cuda/ files as "cuda/file.h");
 #   - <mpi.h> in src/distributed/comm and in mains (tests/support, tests/*/main.cpp); <hdf5.h> in src/data/hdf5
 #     and in tests, which damage files on purpose; CUDA's own in cuda/, and in tests/emulated_cuda, which has others;
-#     libsentencepiece's in src/data/tokenizer_kinds/sentence_piece_library.cpp; Catch2's in tests/support/catch.h, whose names
-#     all tests use, as `Catch::` has other ones in each version.
+#     Catch2's in tests/support/catch.h, whose names all tests use, as `Catch::` has other ones in each version.
 # --self-test breaks every rule in a scratch tree and expects to be told so.
 set -euo pipefail
 
@@ -119,8 +118,6 @@ check() {
         report("<mpi.h> belongs to src/distributed/comm and to mains of tests; use distributed/comm/communicator.h")
       if (header ~ /(^|\/)(hdf5|hdf5_hl|H5[A-Za-z]*)\.h$/ && layer != "data/hdf5" && !in_tests)
         report("<" header "> belongs to src/data/hdf5; use its headers")
-      if (header ~ /^sentencepiece_[a-z]*\.h$/ && FILENAME != "src/data/tokenizer_kinds/sentence_piece_library.cpp")
-        report("<" header "> belongs to src/data/tokenizer_kinds/sentence_piece_library.cpp")
       if (header ~ /^catch2\// && FILENAME != "tests/support/catch.h")
         report("<" header "> belongs to tests/support/catch.h; include that")
       if (header ~ /^(cuda[A-Za-z_]*\.h|cuda_[a-z0-9_]+\.h|cublas.*\.h|cudnn.*\.h|nccl.*\.h|nvtx.*|nvToolsExt.*|curand.*|cub\/.*|thrust\/.*|cooperative_groups.*)$/ \
@@ -157,7 +154,6 @@ self_test() {
   printf '\n  #  include <mpi.h>\n' >"$root/src/models/layers/mpi.cpp"
   printf '#include <hdf5.h>\n' >"$root/src/data/hdf5/allowed.cpp"
   printf '#include <hdf5.h>\n' >"$root/src/data/shards/hdf5.cpp"
-  printf '#include <sentencepiece_processor.h>\n' >"$root/src/data/shards/pieces.cpp"
   printf '#include <cuda_runtime.h>\n' >"$root/cuda/allowed.cu"
   printf '#include <cuda_runtime.h>\n#include "cuda/kernels.h"\n' >"$root/src/backend/ops/cuda.cpp"
   printf '#include "../base/error.h"\n#include "local.h"\n' >"$root/src/backend/ops/relative.cpp"
@@ -177,7 +173,6 @@ src/backend/ops/relative.cpp:2
 src/backend/tensor/upward.cpp:2
 src/data/extra/unknown.cpp:1
 src/data/shards/hdf5.cpp:1
-src/data/shards/pieces.cpp:1
 src/models/layers/mpi.cpp:2
 src/models/layers/sideways.cpp:3
 tests/layers/catch.cpp:1

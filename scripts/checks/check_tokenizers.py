@@ -478,6 +478,7 @@ def published(package, pattern, read):
 KINDS |= published("anthropic", "tokenizer.json", Tokenizer.from_file)
 if sentencepiece:
     KINDS |= published("ai21_tokenizer", "resources/j2-tokenizer/*.model", PublishedModel)
+    KINDS |= published("mistral_common", "data/*.model*", PublishedModel)
 if tiktoken:
     KINDS |= {"ranks_qwen": ranks_qwen, "ranks_tekken": ranks_tekken}
     KINDS |= published("dashscope", "resources/*.tiktoken", qwen_ranks)
@@ -493,7 +494,7 @@ def random_code_point(generator):
 
 
 def tokenizer_name(kind):
-    if kind.startswith("spm") or kind.endswith(".model"):
+    if kind.startswith("spm") or ".model" in kind:
         return "sentencepiece"
     if kind.startswith("unigram"):
         return "unigram"

@@ -49,6 +49,7 @@ class Draw:
         self.draw_training()
         self.draw_families()
         self.draw_encoders()
+        self.draw_lion()
         self.draw_groups()
 
     def one_of(self, *values):
@@ -210,7 +211,7 @@ class Draw:
             self.set("data.order", "megatron_core")
 
     def draw_encoders(self):
-        """BERT and T5, drawn last of all. They have no use for what belongs to tokens in a row."""
+        """BERT and T5, drawn after all that decoders have. They have no use for what belongs to tokens in a row."""
         if not self.sometimes(0.3):
             return
         for key in ("data.reset_attention_mask", "data.reset_position_ids", "data.eod_mask_loss", "loss.name",
@@ -263,6 +264,12 @@ class Draw:
         if self.keys["model.position_embedding"] == "learned":
             longest = max(self.keys["model.sequence_length"], self.keys["model.decoder_sequence_length"])
             self.set("model.max_position_embeddings", longest)
+
+    def draw_lion(self):
+        """Lion in place of AdamW, with its betas. Drawn last of all."""
+        if "optimizer.epsilon" in self.keys and self.sometimes(0.25):
+            self.keys.pop("optimizer.epsilon")
+            self.set("optimizer.name", "lion")
 
 
 def make_corpus(folder, preprocess):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes src/data/unicode/unicode_tables.cpp: word characters, digits, combining classes, canonical decompositions, clusters.
+"""Makes src/data/unicode/unicode_tables.cpp: digits, combining classes, decompositions, clusters.
 
 Usage: python3 scripts/tables/make_unicode_tables.py [src/data/unicode/unicode_tables.cpp]      (needs tokenizers, sentencepiece)
 
 The reference is what the `tokenizers` library does, which may follow an older Unicode than Python's unicodedata: every
-code point is put to its added tokens (which characters are part of a word), to its normalizers NFC and NFD, and to its
-pre-tokenizer Digits; grapheme clusters show in its normalizer Precompiled. Python's tables supply the values; code points that the library does not know yet are left out. Ends with an error if the tables
-do not reproduce NFC and NFD of every code point. Takes a minute.
+code point is put to its normalizers NFC, NFD and NFKD, and to its pre-tokenizer Digits; grapheme clusters show in its
+normalizer Precompiled. Python's tables supply the values; code points that the library does not know yet are left out.
+Ends with an error if the tables do not reproduce NFC and NFD of every code point. Takes a minute.
 """
 
 import io
@@ -17,18 +17,17 @@ import unicodedata
 import sentencepiece
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 NFC, NFD = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str
+NFKD = normalizers.NFKD().normalize_str
 HANGUL = range(0xAC00, 0xD7A4)
 
 
-def word_characters():
-    """An added token of a single word is not found where a word continues after it."""
-    tokenizer = Tokenizer(models.BPE(vocab={"x": 0}, merges=[]))
-    tokenizer.add_tokens([AddedToken("<t>", single_word=True, normalized=False)])
-    return [c for c in CODE_POINTS if 1 not in tokenizer.encode("<t>" + chr(c)).ids]
+def members_by_tokenizers(pattern):
+    splitter = pre_tokenizers.Split(Regex(pattern), "removed")
+    return {c for c in CODE_POINTS if not splitter.pre_tokenize_str(chr(c))}
 
 
 def combining_classes():
@@ -55,6 +54,11 @@ def decompositions():
         first, second = (int(part, 16) for part in (parts + ["0"])[:2])
         table[c] = (first, second, second != 0 and NFC(chr(c)) == chr(c))
     return table
+
+
+def compatibility_decompositions():
+    """code point -> parts, in full"""
+    return {c: [ord(part) for part in NFKD(chr(c))] for c in CODE_POINTS if NFKD(chr(c)) != NFD(chr(c))}
 
 
 def ranges_of(values):
@@ -114,7 +118,8 @@ def precompiled(replacements):
 
 
 def clusters():
-    """Code points that join the cluster before them, that join what is after them, and that no mark joins.
+    """Code points that join the cluster before them and are no marks, or the reverse; that join what is after them; and
+    that no mark joins.
 
     What follows a replaced character in a cluster of fewer than six bytes is lost, and in a longer one it is not.
     """
@@ -123,7 +128,8 @@ def clusters():
     prefixes = [c for c in CODE_POINTS if c > 0x7F and one(chr(c) + "a" + marks[1]).endswith(marks[1])]
     narrow = [c for c in CODE_POINTS if 0 < c < 0x10000 and chr(c) != "Y"]
     every = precompiled([(c, "Y") for c in narrow])
-    return extenders, prefixes, [0] + [c for c in narrow if every(chr(c) + marks[0]) != "Y"]
+    exceptions = sorted(members_by_tokenizers(r"\p{M}").symmetric_difference(extenders))
+    return exceptions, prefixes, [0] + [c for c in narrow if every(chr(c) + marks[0]) != "Y"]
 
 
 def table(cells, width=120):
@@ -136,12 +142,36 @@ def table(cells, width=120):
     return "\n".join(lines + [line])
 
 
+def runs_of(table_of_parts):
+    counts = {c: len(parts) for c, parts in table_of_parts.items()}
+    return table(f"{{0x{a:X}, 0x{b:X}, {count}}}" for a, b, count in ranges_of(counts))
+
+
+def parts_of(table_of_parts):
+    """Parts that count up, after the first of them, as F + their number."""
+    parts, cells = [part for parts in table_of_parts.values() for part in parts], []
+    at = 0
+    while at < len(parts):
+        end = at + 1
+        while end < len(parts) and parts[end] == parts[end - 1] + 1:
+            end += 1
+        if end - at < 4:
+            end = at + 1
+        cells += [f"0x{parts[at]:X}"] + ([f"F + {end - at - 1}"] if end > at + 1 else [])
+        at = end
+    return table(cells)
+
+
 def main():
     path = sys.argv[1] if len(sys.argv) > 1 else "src/data/unicode/unicode_tables.cpp"
     classes, parts = combining_classes(), decompositions()
     check(parts)
-    words, late = (ranges_of({c: True for c in found}) for found in (word_characters(), late_digits()))
-    extenders, prefixes, controls = (ranges_of({c: True for c in found}) for found in clusters())
+    excluded = [c for c, (_, second, again) in parts.items() if second and not again]
+    late, exceptions, prefixes, controls, excluded = (
+        ranges_of({c: True for c in found}) for found in (late_digits(), *clusters(), excluded)
+    )
+    canonical = {c: [first, second] if second else [first] for c, (first, second, _) in parts.items()}
+    compatible = compatibility_decompositions()
     with open(path, "w") as file:
         file.write(f"""// Generated by scripts/tables/make_unicode_tables.py; do not edit. As tokenizers {tokenizers.__version__} has them, all code points
 // compared.
@@ -151,15 +181,14 @@ namespace megatron {{
 
 namespace {{
 
+constexpr char32_t F = kFollowing;
+
 // clang-format off
-constexpr CodePointRange kWords[] = {{
-{table(f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in words)}
-}};
 constexpr CodePointRange kLateDigits[] = {{
 {table(f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in late)}
 }};
-constexpr CodePointRange kExtenders[] = {{
-{table(f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in extenders)}
+constexpr CodePointRange kExtenderExceptions[] = {{
+{table(f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in exceptions)}
 }};
 constexpr CodePointRange kPrefixes[] = {{
 {table(f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in prefixes)}
@@ -170,23 +199,31 @@ constexpr CodePointRange kControls[] = {{
 constexpr CombiningRange kCombining[] = {{
 {table(f"{{0x{a:X}, 0x{b:X}, {value}}}" for a, b, value in ranges_of(classes))}
 }};
-constexpr Decomposition kDecompositions[] = {{
-{table(f"{{0x{c:X}, 0x{a:X}, 0x{b:X}, {str(again).lower()}}}" for c, (a, b, again) in parts.items())}
+constexpr CodePointRange kExclusions[] = {{
+{table(f"{{0x{a:X}, 0x{b:X}}}" for a, b, _ in excluded)}
+}};
+constexpr DecompositionRun kCanonicalRuns[] = {{
+{runs_of(canonical)}
+}};
+constexpr char32_t kCanonicalParts[] = {{
+{parts_of(canonical)}
+}};
+constexpr DecompositionRun kCompatibilityRuns[] = {{
+{runs_of(compatible)}
+}};
+constexpr char32_t kCompatibilityParts[] = {{
+{parts_of(compatible)}
 }};
 // clang-format on
 
 }}  // namespace
 
-std::span<const CodePointRange> word_ranges() {{
-  return kWords;
-}}
-
 std::span<const CodePointRange> late_digit_ranges() {{
   return kLateDigits;
 }}
 
-std::span<const CodePointRange> grapheme_extenders() {{
-  return kExtenders;
+std::span<const CodePointRange> grapheme_extender_exceptions() {{
+  return kExtenderExceptions;
 }}
 
 std::span<const CodePointRange> grapheme_prefixes() {{
@@ -201,13 +238,21 @@ std::span<const CombiningRange> combining_ranges() {{
   return kCombining;
 }}
 
-std::span<const Decomposition> canonical_decompositions() {{
-  return kDecompositions;
+std::span<const CodePointRange> composition_exclusions() {{
+  return kExclusions;
+}}
+
+DecompositionTable canonical_decompositions() {{
+  return {{kCanonicalRuns, kCanonicalParts}};
+}}
+
+DecompositionTable compatibility_decompositions() {{
+  return {{kCompatibilityRuns, kCompatibilityParts}};
 }}
 
 }}  // namespace megatron
 """)
-    print(f"{path}: {len(words)} ranges of words, {len(classes)} combining characters, {len(parts)} decompositions")
+    print(f"{path}: {len(classes)} combining characters, {len(parts)} and {len(compatible)} decompositions")
 
 
 if __name__ == "__main__":

@@ -65,7 +65,8 @@ po::options_description options(CheckpointArguments& arguments) {
   add("tensors", po::bool_switch(&arguments.tensors), "lists every tensor");
   add("all", po::bool_switch(&arguments.all), "looks at all checkpoints of a run, not at the newest alone");
   add("weights-only", po::bool_switch(&arguments.weights_only),
-      "compares values alone, not the optimizer's state, the step or what the checkpoints were trained with");
+      "compares values alone, not the optimizer's state, the step, what the checkpoints were trained with, or rows "
+      "that pad the vocabulary");
   add("tolerance", po::value(&arguments.tolerance)->value_name("X"),
       "tensors whose numbers differ by at most X count as equal; default 0: equal in every bit");
   add("tensor", po::value(&arguments.tensor)->value_name("T"), "ranks that share a layer's matrices");
@@ -165,6 +166,7 @@ std::int64_t bytes_of(const std::string& text) {
   for (const auto& [name, bytes] : {std::pair<std::string_view, std::int64_t>{"", 1},
                                     {"B", 1},
                                     {"KB", 1000},
+                                    {"kB", 1000},
                                     {"MB", 1'000'000},
                                     {"GB", 1'000'000'000},
                                     {"KiB", 1 << 10},
@@ -226,12 +228,12 @@ ExportOptions export_options(const CheckpointArguments& arguments) {
   for (const HuggingFaceFormat format : hugging_face_formats()) {
     if (arguments.format == name_of(format)) chosen.format = format, known = true;
   }
-  verify(known, ErrorKind::configuration, "--format \"{}\": {}", arguments.format, names_of_formats());
+  verify(known, ErrorKind::configuration, "--format: \"{}\" is none of {}", arguments.format, names_of_formats());
   known = false;
   for (const SafetensorsType type : {SafetensorsType::f32, SafetensorsType::bf16, SafetensorsType::f16}) {
     if (arguments.dtype == name_of(type)) chosen.type = type, known = true;
   }
-  verify(known, ErrorKind::configuration, "--dtype \"{}\": fp32, bf16 or fp16", arguments.dtype);
+  verify(known, ErrorKind::configuration, "--dtype: \"{}\" is none of fp32, bf16 and fp16", arguments.dtype);
   return chosen;
 }
 

@@ -30,6 +30,7 @@
 #include "config/schema/print.h"
 #include "distributed/comm/thread_communicator.h"
 #include "programs/checkpoint_arguments.h"
+#include "programs/padding_rows.h"
 #include "programs/program.h"
 #include "training/step/compatibility.h"
 #include "training/step/optimizer_facts.h"
@@ -209,7 +210,7 @@ std::size_t print_differences(const std::vector<TensorDifference>& tensors, doub
       fmt::print("{:>12} ", found == tensor.numbers.end() ? "-" : fmt::format("{:.5g}", found->largest));
     }
     fmt::print(" {}; {} of {}\n", printable(tensor.name), tensor.differing(),
-               tensor.shape.elements() * static_cast<std::int64_t>(tensor.numbers.size()));
+               tensor.elements * static_cast<std::int64_t>(tensor.numbers.size()));
   }
   return rows;
 }
@@ -235,11 +236,17 @@ int diff(const CheckpointArguments& arguments) {
   b.require_verified();
   const std::vector<std::string> others =
       other_differences(a, b, !arguments.weights_only, {kOptimizerKey, kGroupsKey, kUpdatesKey, kLossScalerKey});
-  const std::vector<TensorDifference> tensors = compare_tensors(a, b, !arguments.weights_only);
+  const std::vector<TensorDifference> tensors =
+      arguments.weights_only ? compare_tensors(a, b, false, rows_of_words(a, b)) : compare_tensors(a, b, true);
   const std::size_t beyond = print_differences(tensors, arguments.tolerance);
   const auto same = std::count_if(tensors.begin(), tensors.end(), [](const auto& tensor) { return tensor.equal(); });
   fmt::print("{} compared, {} equal in every bit\n", counted(static_cast<std::int64_t>(tensors.size()), "tensor"),
              same);
+  const auto padded = std::count_if(tensors.begin(), tensors.end(),
+                                    [](const auto& tensor) { return tensor.elements < tensor.shape.elements(); });
+  if (padded > 0) {
+    fmt::print("rows of {} beyond the vocabulary pad it and are left out\n", counted(padded, "tensor"));
+  }
   for (const std::string& line : others) fmt::print("{}\n", printable(line));
   const bool equal = others.empty() && beyond == 0;
   fmt::print("{} and {}: {}{}\n", printable(a.path()), printable(b.path()), equal ? "equal" : "NOT equal",

@@ -64,12 +64,30 @@ namespace {
 // other hosts too. An error of one rank's own waits less.
 constexpr int kSecondsToAgreedEnd = 30, kSecondsToEnd = 3;  // mpirun's SIGTERM comes after 1 s, on its own host
 
+/// Whether an error says by itself which rank found it, as agree() does: "rank 3 on node07: ".
+bool names_rank(std::string_view what) {
+  constexpr std::string_view kRank = "rank ", kOn = " on ";
+  for (std::size_t at = what.find(kRank); at != std::string_view::npos; at = what.find(kRank, at + 1)) {
+    std::string_view rest = what.substr(at + kRank.size());
+    const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    rest.remove_prefix(digits);
+    if (digits == 0 || !rest.starts_with(kOn)) continue;
+    const std::string_view host = rest.substr(kOn.size(), rest.find(' ', kOn.size()) - kOn.size());
+    if (host.size() > 1 && host.ends_with(':')) return true;
+  }
+  return false;
+}
+
 void print_error(int rank, const std::string& where, const char* what, int seconds_to_end = kSecondsToEnd) {
   if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(seconds_to_end));
   std::fflush(stdout);
   // Errors of the input file come as "file:line:column: error: ...", one per line.
   const char* prefix = std::string_view(what).find(": error: ") == std::string_view::npos ? "error: " : "";
-  const std::string line = fmt::format("{}{}{}{}\n", prefix, where, where.empty() ? "" : ": ", printable(what));
+  std::string line = fmt::format("{}{}{}{}\n", prefix, where, where.empty() ? "" : ": ", printable(what));
+  // Several errors come one per line, and what a line's list has is indented.
+  for (std::size_t end = line.find('\n'); end + 1 < line.size(); end = line.find('\n', end + 1)) {
+    if (line[end + 1] != ' ' && line[end + 1] != '\n') line.insert(end + 1, prefix);
+  }
   std::fwrite(line.data(), 1, line.size(), stderr);  // not fmt::print, which throws if no reader is left
   std::fflush(stderr);
 }
@@ -144,7 +162,8 @@ int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>&
     const std::string file = directory.empty() ? "" : CrashReport::file_in(directory, session.rank());
     const CrashReport crash_report(session.where(), file, &session.activity());
     const auto leave = [&](const char* what, int exit_code, int seconds_to_end = kSecondsToEnd) -> int {
-      print_error(session.rank(), session.size() > 1 ? session.where() : "", what, seconds_to_end);
+      const bool names_place = session.size() > 1 && !names_rank(what);
+      print_error(session.rank(), names_place ? session.where() : "", what, seconds_to_end);
       if (session.size() == 1) return exit_code;
       session.abort(exit_code);
     };

@@ -80,7 +80,7 @@ TEST_CASE("optimizer.groups: what is wrong is said with its place", "[config]") 
         Case{R"([{names = [3]}])", "optimizer.groups[0].names[0]: expected string, got integer"},
         Case{R"([{names = ["a", ""]}])", "optimizer.groups[0].names[1]: is empty"},
         Case{R"([{names = ["a"]}, {names = ["b"], name = "sdg"}])",
-             "optimizer.groups[1].name = \"sdg\" is not one of \"adamw\", \"sgd\"; did you mean \"sgd\"?"},
+             "optimizer.groups[1].name = \"sdg\" is not one of \"adamw\", \"sgd\""},
         Case{R"([{names = ["a"], learning_rate_facter = 1}])", "did you mean 'learning_rate_factor'?"},
         Case{R"([{names = ["a"], learning_rate = 0.1}])",
              "a group has roles, names, learning_rate_factor, name, betas"},

@@ -66,6 +66,10 @@ TEST_CASE("every kind of value", "[config]") {
   CHECK(blend.data.train.parts == std::vector<BlendPart>{{"a", 1}, {"b", 0.5}});
 }
 
+TEST_CASE("a string that is not closed asks for its quote", "[config]") {
+  CHECK(contains(parse_error("[run]\ndirectory = \"runs/a\nthreads = 2\n"), "(is a closing quote missing?)"));
+}
+
 TEST_CASE("unknown keys and tables name the place and the nearest known key", "[config][fault-1]") {
   struct Case {
     std::string text, expected;

@@ -229,8 +229,16 @@ void copy_run(const std::string& from, const std::string& to, std::int64_t step)
 
 int error_lines(const Finished& finished) {
   int count = 0;
+  bool in_error = false;  // the errors of one process follow each other, and the first alone names its rank
   std::istringstream lines(finished.err);
-  for (std::string line; std::getline(lines, line);) count += mentions(line, "error: ") ? 1 : 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (mentions(line, "error: ")) {
+      count += in_error && line.starts_with("error: ") && !line.starts_with("error: rank ") ? 0 : 1;
+      in_error = true;
+    } else {
+      in_error = in_error && line.starts_with(" ");
+    }
+  }
   return count;
 }
 

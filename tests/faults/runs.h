@@ -65,7 +65,7 @@ std::map<std::string, std::string> all_files(const std::string& folder);
 /// A copy of a run as it was after `step`: later checkpoints are gone (later metrics stay, as after a crash).
 void copy_run(const std::string& from, const std::string& to, std::int64_t step);
 
-/// Lines of standard error that announce an error of ours.
+/// Errors of ours in standard error, of all processes; several lines of one process count once.
 int error_lines(const Finished& finished);
 /// The first of them. Libraries may have written lines before it (Open MPI does where there is no /sys).
 std::string first_error(const Finished& finished);

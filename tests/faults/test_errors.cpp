@@ -1,4 +1,6 @@
 // Errors in the input, the data, a checkpoint or the disk are reported once and end the job with their exit code.
+#include <sstream>
+
 #include "faults/runs.h"
 #include "support/catch.h"
 
@@ -162,9 +164,58 @@ TEST_CASE("errors: unusable checkpoints end with 4 and the run stays as it was",
       {"nothing there",
        training(kTwo, folder.file("run2"), {"checkpoint.initialize_from=" + folder.file("no")}),
        4,
-       {folder.file("no")}},
+       {folder.file("no"), "checkpoint.initialize_from: "}},
+      {"no folder to load",
+       training(kTwo, folder.file("run3"), {"checkpoint.load=" + lost + "/config.toml"}),
+       4,
+       {"error: rank 0 on ", ": checkpoint.load: " + lost + "/config.toml is no folder"}},
+      {"a file as run.directory",
+       training(kTwo, lost + "/config.toml"),
+       7,
+       {"run.directory = \"" + lost + "/config.toml\"", "is an existing file and no folder; choose another folder"}},
   });
   CHECK(all_files(changed) == before);
+  for (const char* run : {"run2", "run3"}) CHECK_FALSE(fs::exists(folder.file(run)));
+}
+
+TEST_CASE("errors: every line of several has a prefix, and a rank is named once", "[fault-3]") {
+  const TemporaryFolder folder;
+  const Finished finished = run_command(
+      training({.tensor = 1, .pipeline = 1, .data = 3}, folder.file("run"), {"data.train=" + folder.file("nothing")}));
+  INFO(finished.err);
+  CHECK(finished.code == 2);
+  CHECK(mentions(finished.err, folder.file("nothing")));
+  CHECK(mentions(finished.err, "\nerror: train.global_batch_size = "));
+  std::istringstream lines(finished.err);
+  for (std::string line; std::getline(lines, line);) {
+    CHECK((line.starts_with("launch: ") || mentions(line, "error: ")));
+    CHECK_FALSE((mentions(line, "rank 0 of ") && mentions(line, "rank 0 on ")));
+  }
+}
+
+TEST_CASE("errors: a plan says what a start would refuse", "[fault-19]") {
+  const TemporaryFolder folder;
+  const std::string lost = folder.file("lost");
+  copy_run(straight_run(kOneRank), lost, 5);
+  const auto plan = [&](const std::string& directory, const std::string& setting) {
+    Command command = {train_program(), input_file(), "--dry-run"};
+    for (const std::string& each : {"run.directory=" + directory, setting})
+      command.insert(command.end(), {"--set", each});
+    const Finished finished = run_command(command);
+    INFO(finished.out << finished.err);
+    CHECK(finished.code == 0);
+    return finished.out;
+  };
+  CHECK(mentions(plan(folder.file("run"), "checkpoint.load=" + lost), "this run can be trained as it is\n"));
+  for (const std::string key : {"checkpoint.load", "checkpoint.initialize_from"}) {
+    CHECK(mentions(plan(folder.file("run"), key + "=" + folder.file("no")),
+                   "this run cannot be trained on this machine: " + key + ": " + folder.file("no") + " is no folder"));
+  }
+  for (const std::int64_t step : saved_steps(lost)) truncate_file(checkpoint(lost, step) + "/rank_00000.h5");
+  CHECK(mentions(plan(folder.file("run"), "checkpoint.load=" + lost), "there is no complete checkpoint in " + lost));
+  CHECK(mentions(plan(lost, "train.seed=1"), "there is no complete checkpoint in " + lost));
+  CHECK(mentions(plan(lost + "/config.toml", "train.seed=1"), "is an existing file and no folder"));
+  CHECK_FALSE(fs::exists(folder.file("run")));
 }
 
 TEST_CASE("another learning rate on resume is accepted, used and logged", "[fault-8]") {

@@ -77,7 +77,7 @@ TEST_CASE("fine-tuning: a model with its head is exported as transformers has it
   const bool labels = GENERATE(true, false);
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), exported = folder.file("exported"), tsv = folder.file("train.tsv");
-  write_file(tsv, "sentence\tlabel\nit is dry\tdry\nso much rain\train\n");
+  write_file(tsv, "sentence\tlabel\nit is dry\tdry\nso much rain\t1\n");
   Settings settings = Fixture::with({"train.epochs=1"}, labels ? from.classification() : from.multiple_choice());
   if (labels) {
     settings = Fixture::with({"task.format=tsv", "data.train=" + tsv, "data.validation=" + tsv,

@@ -1,6 +1,5 @@
-// The reader of SentencePiece's models, and libsentencepiece with what the reader lets through. The input is a length
+// The reader of SentencePiece's models, and the Encoders of what the reader lets through. The input is a length
 // in a byte, a text of that length, and a model.
-#include "data/tokenizer_kinds/sentence_piece_library.h"
 #include "data/tokenizer_kinds/sentence_piece_tokenizer.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/use_tokenizer.h"
@@ -13,12 +12,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const fuzz::ScratchFile file{input.rest()};
   fuzz::allow({ErrorKind::data}, [&] {
     SentencePieceModel model = read_sentence_piece_model({"sentencepiece", file.path(), "", 2});
-    if (!SentencePieceLibrary::is_there()) return;
-    const SentencePieceTokenizer tokenizer(std::move(model), file.path());
+    const SentencePieceTokenizer tokenizer(std::move(model));
     fuzz::use_tokenizer(tokenizer, text);
     const fuzz::ScratchFile kept{tokenizer.files().front().contents};
     SentencePieceModel again = read_sentence_piece_model({"sentencepiece", kept.path(), ""});
-    fuzz::require(SentencePieceTokenizer(std::move(again), kept.path()).hash() == tokenizer.hash(),
+    fuzz::require(SentencePieceTokenizer(std::move(again)).hash() == tokenizer.hash(),
                   "another tokenizer from the file that is kept");
   });
   return 0;

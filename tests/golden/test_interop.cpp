@@ -405,6 +405,12 @@ TEST_CASE("a configuration that is no model of ours is refused by its key", "[in
     copy.refused(part);
   };
   refuse("model_type", "falcon", "\"model_type\" is \"falcon\"; what can be imported is gpt2, llama, mistral, ");
+  for (const std::string task : {"ForSequenceClassification", "ForMultipleChoice", "ForTokenClassification"}) {
+    refuse("architectures", {"GPT2" + task},
+           "\"architectures\" is GPT2" + task +
+               ", a model with the head of a task, which is not imported; what is "
+               "imported is GPT2LMHeadModel");
+  }
   refuse("n_layer", 0, "\"n_layer\"");
   refuse("n_layer", nullptr, "\"n_layer\"");
   refuse("n_embd", 9007199254740993LL, "\"n_embd\"");

@@ -293,6 +293,15 @@ void optimizer(Bench& bench, const Model& model) {
                        .learning_rate = 1e-6f,
                        .weight_decay = 0.1f});
   });
+  bench.measure("lion", 5 * plane, 0, [&] {
+    bench.ops().lion({.value = value,
+                      .gradient = gradient,
+                      .m = m,
+                      .clip_factor = factor,
+                      .skip = skip,
+                      .learning_rate = 1e-6f,
+                      .weight_decay = 0.1f});
+  });
   bench.measure("square_sum", plane, 0, [&] { bench.ops().square_sum({.x = gradient, .total = total}); });
   bench.measure("divide_by_norm", 2 * plane, 0,
                 [&] { bench.ops().divide_by_norm({.x = m, .square_sum = total, .epsilon = 1e-7f}); });

@@ -70,6 +70,7 @@ const std::vector<Option>& options() {
       {{""}, {"bf16", {"precision.compute=bf16"}}, {"fp16", {"precision.compute=fp16", "precision.loss_scale=1024"}}},
       {{""},
        {"sgd", {}, {"optimizer.name=sgd", "optimizer.momentum=0.9", "learning_rate.peak=0.1"}},
+       {"lion", {}, {"optimizer.name=lion", "optimizer.betas=[0.9, 0.99]", "learning_rate.peak=1e-4"}},
        {"groups", {}, kGroups}},
       {{""},
        {"ramp-up", {}, {"train.batch_ramp_up={start=4, increment=4, samples=16}"}},

@@ -10,6 +10,8 @@ std::vector<Row> rules() {
       "optimizer.groups=[{roles=[\"embedding\"], name=\"sgd\", learning_rate_factor=30.0, momentum=0.5},"
       "{names=[\"layers.1.*\"], learning_rate_factor=0.0}, {roles=[\"vector\", \"norm\"], weight_decay=0.2},"
       "{names=[\"layers.*.mlp.*\"], learning_rate_factor=0.5, betas=[0.8, 0.9], epsilon=1e-6}]"};
+  const std::vector<std::string> lion = {"optimizer.name=lion", "optimizer.betas=[0.9, 0.99]",
+                                         "learning_rate.peak=1e-4"};
   return {
       {"sgd, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, sgd, ""},
       {"sgd, distributed",
@@ -20,6 +22,14 @@ std::vector<Row> rules() {
        sgd,
        "sgd, 2 x 2 x 2"},
       {"sgd without momentum", 1, 4, 1, {"optimizer.distributed=true"}, with(sgd, {"optimizer.momentum=0"}), ""},
+      {"lion, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, lion, ""},
+      {"lion, distributed",
+       2,
+       2,
+       2,
+       {"parallel.sequence_parallel=true", "optimizer.distributed=true"},
+       lion,
+       "lion, 2 x 2 x 2"},
       {"groups, data 4", 1, 4, 1, {}, groups, ""},
       {"groups, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, groups, ""},
       {"groups, distributed",

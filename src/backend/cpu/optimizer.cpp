@@ -49,6 +49,24 @@ struct AdamWUpdate {
   }
 }
 
+/// -1, 0 or 1; of NaN 0.
+float sign_of(float x) {
+  return static_cast<float>(x > 0) - static_cast<float>(x < 0);
+}
+
+[[gnu::noinline]] void step_by_signs(const LionArgs& args, float factor, const float* gradient, float* m, float* value,
+                                     std::int64_t n) {
+  const float beta1 = args.beta1, beta2 = args.beta2, rate = args.learning_rate, decay = args.weight_decay;
+  const float new1 = 1.0f - beta1, new2 = 1.0f - beta2;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float g = gradient[i] * factor;
+    const float direction = sign_of(beta1 * m[i] + new1 * g);
+    m[i] = beta2 * m[i] + new2 * g;
+    value[i] -= rate * (direction + decay * value[i]);
+  }
+}
+
 /// Explicit lanes rather than the compiler's: the order of additions is part of the promise of equal runs.
 double sum_of_squares(const float* x, std::int64_t n) {
   constexpr std::int64_t lanes = 32;
@@ -103,6 +121,18 @@ void CpuOps::sgd(const SgdArgs& args) {
   if (*elements_of<float>("sgd", args.skip, 1) != 0) return;
   team_.elements(n, [&](std::int64_t first, std::int64_t last) {
     descend(args, factor, gradient + first, m == nullptr ? nullptr : m + first, value + first, last - first);
+  });
+}
+
+void CpuOps::lion(const LionArgs& args) {
+  const std::int64_t n = args.value.elements();
+  float* value = elements_of<float>("lion", args.value, n);
+  const float* gradient = elements_of<float>("lion", args.gradient, n);
+  float* m = elements_of<float>("lion", args.m, n);
+  const float factor = *elements_of<float>("lion", args.clip_factor, 1);
+  if (*elements_of<float>("lion", args.skip, 1) != 0) return;
+  team_.elements(n, [&](std::int64_t first, std::int64_t last) {
+    step_by_signs(args, factor, gradient + first, m + first, value + first, last - first);
   });
 }
 

@@ -256,6 +256,18 @@ struct SgdArgs {
   float learning_rate = 0, momentum = 0.9f, weight_decay = 0;
 };
 
+/// Lion (Chen et al. 2023, https://arxiv.org/abs/2302.06675): g = clip_factor · gradient;
+/// value -= learning_rate · (sign(beta1 · m + (1 - beta1) · g) + weight_decay · value), with sign(0) = 0; then
+/// m = beta2 · m + (1 - beta2) · g. One pass. Does nothing if skip is not 0.
+struct LionArgs {
+  Tensor value;  ///< f32 [n], in place (the master copy where values are 16-bit)
+  ConstTensor gradient;
+  Tensor m;                 ///< f32 [n], in place
+  ConstTensor clip_factor;  ///< f32 [1]
+  ConstTensor skip;         ///< f32 [1]
+  float learning_rate = 0, beta1 = 0.9f, beta2 = 0.99f, weight_decay = 0;
+};
+
 /// total += sum of x².
 struct SquareSumArgs {
   ConstTensor x;

@@ -39,6 +39,7 @@
   VERB(jitter_rows, (const JitterRowsArgs& args), (args))                          \
   VERB(adamw, (const AdamWArgs& args), (args))                                     \
   VERB(sgd, (const SgdArgs& args), (args))                                         \
+  VERB(lion, (const LionArgs& args), (args))                                       \
   VERB(square_sum, (const SquareSumArgs& args), (args))                            \
   VERB(divide_by_norm, (const DivideByNormArgs& args), (args))                     \
   VERB(judge_step, (const JudgeStepArgs& args), (args))                            \

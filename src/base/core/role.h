@@ -1,5 +1,5 @@
-// Role: what a parameter is for, as the layer that declares it says. Weight decay follows from it, and so does whatever
-// else treats kinds of parameters differently; never from a name.
+// Role: what a parameter is for, as the layer that declares it says. Whatever treats kinds of parameters differently
+// follows from it and from the number of dimensions, never from a name.
 #pragma once
 
 #include <array>

@@ -7,8 +7,6 @@
 
 namespace megatron {
 
-namespace {
-
 /// For every place where files are written or read, so it names no option and no key.
 const char* advice_for(int error) {
   switch (error) {
@@ -27,8 +25,6 @@ const char* advice_for(int error) {
     default: return "";
   }
 }
-
-}  // namespace
 
 std::string errno_text(int error) {
   return std::generic_category().message(error) + advice_for(error);

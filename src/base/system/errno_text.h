@@ -5,6 +5,8 @@
 
 namespace megatron {
 
+/// "; free some space ...": what to do about an errno, or nothing if that cannot be told.
+const char* advice_for(int error);
 /// "No space left on device; free some space ...": an errno, and what to do about it, if that can be told.
 std::string errno_text(int error);
 /// Throws Error(filesystem): "cannot create PATH: ", and the text of the current errno.

@@ -26,7 +26,7 @@ inline const std::vector<const char*> kRotaryFrequencies = {".rotary_emb.inv_fre
 /// another size says it.
 struct HuggingFaceSizes {
   const char *hidden = "hidden_size", *layers = "num_hidden_layers", *heads = "num_attention_heads";
-  const char* groups = nullptr;           ///< of keys and values; null here or in a file: as many as heads
+  const char* groups = nullptr;           ///< heads of keys and values; null here or in a file: as many as heads
   const char* head_size = nullptr;        ///< null here or in a file: hidden / heads
   const char* ffn = "intermediate_size";  ///< null here or in a file: 4 · hidden
   const char* positions = "max_position_embeddings";

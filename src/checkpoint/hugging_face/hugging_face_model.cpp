@@ -7,6 +7,7 @@
 
 #include "base/core/error.h"
 #include "base/text/foreign_json.h"
+#include "base/text/text.h"
 #include "checkpoint/hugging_face/hugging_face_families.h"
 #include "config/parse/parse.h"
 #include "config/rules/resolve.h"
@@ -296,6 +297,22 @@ void read_own(const json& own, HuggingFaceModel& imported) {
   imported.vocabulary = vocabulary;
 }
 
+/// Models that end in the head of a task lack that of tokens.
+void refuse_heads_of_tasks(const json& config, std::string_view imported) {
+  const auto classes = config.find("architectures");
+  if (classes == config.end() || !classes->is_array()) return;
+  for (const json& name : *classes) {
+    if (!name.is_string()) continue;
+    const auto& text = name.get_ref<const std::string&>();
+    for (const char* task : {"ForSequenceClassification", "ForMultipleChoice", "ForTokenClassification",
+                             "ForQuestionAnswering", "ForNextSentencePrediction"}) {
+      verify(!text.ends_with(task), ErrorKind::checkpoint,
+             "\"architectures\" is {}, a model with the head of a task, which is not imported; what is imported is {}",
+             printable(text.substr(0, 100)), imported);
+    }
+  }
+}
+
 void require_layers(std::int64_t layers, std::int64_t tensors) {
   verify(layers <= tensors, ErrorKind::checkpoint, "{} layers, and the files have {} tensors", layers, tensors);
 }
@@ -315,6 +332,7 @@ HuggingFaceModel parse_hugging_face_config(const json& config, std::int64_t tens
   verify(known != formats.end(), ErrorKind::checkpoint, "\"model_type\" is \"{}\"; what can be imported is {}", type,
          names_of_formats());
   const HuggingFaceFamily& family = family_of(*known);
+  refuse_heads_of_tasks(config, family.architecture);
   const json named = with_usual_names(config, family.defaults);
   const HuggingFaceKeys keys(named, family.defaults.keys);
   refuse_quantized(keys);

@@ -49,8 +49,8 @@ class ManifestBuilder {
   ManifestBuilder(const TrainingState& state, int ranks);
 
   void add_file(int rank, const FileDigest& digest);
-  /// So many elements of a tensor, with their states, are in some file. Internal error unless all of a tensor's have
-  /// the same.
+  /// Adds a part of a tensor that is in some file: its elements, each with the same states. Internal error unless all
+  /// parts of the tensor have the same shape and states.
   void add_elements(const TensorSummary& part);
   /// Internal error unless every element of every tensor is in one file, by count: what could not be loaded must not be
   /// committed.

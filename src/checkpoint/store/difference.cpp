@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <map>
 
 #include "checkpoint/store/slice_stream.h"
 
@@ -64,7 +63,7 @@ void compare(std::span<const float> a, std::span<const float> b, NumberDifferenc
     if (std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i])) continue;
     ++difference.differing;
     const double distance = std::abs(double{a[i]} - double{b[i]});
-    if (std::isnan(distance) || distance > difference.largest) difference.largest = distance;  // once no number, always
+    if (std::isnan(distance) || distance > difference.largest) difference.largest = distance;  // NaN stays
   }
 }
 
@@ -104,13 +103,18 @@ std::vector<std::string> other_differences(const CheckpointReader& a, const Chec
   return lines;
 }
 
-std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool states) {
-  const std::vector<TensorSlice> common = common_tensors(a, b);
+std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool states,
+                                              const std::map<std::string, std::int64_t>& rows) {
+  std::vector<TensorSlice> common = common_tensors(a, b);
   std::vector<TensorDifference> differences;
   std::map<std::string, std::size_t> places;
-  for (const TensorSlice& slice : common) {
+  for (TensorSlice& slice : common) {
+    const auto limit = rows.find(slice.name);
+    if (limit != rows.end() && limit->second < slice.global_shape[0]) {
+      slice.count = slice.count / slice.global_shape[0] * limit->second;
+    }
     places[slice.name] = differences.size();
-    differences.push_back({slice.name, slice.global_shape, {}});
+    differences.push_back({slice.name, slice.global_shape, slice.count, {}});
   }
   for (const std::string& dataset : datasets_with(states ? state_names(common) : std::vector<std::string>())) {
     SliceStream here(a, common, dataset), there(b, common, dataset);

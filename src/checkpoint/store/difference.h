@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct NumberDifference {
 struct TensorDifference {
   std::string name;
   Shape shape;
+  std::int64_t elements = 0;              ///< compared of the values, and of each state
   std::vector<NumberDifference> numbers;  ///< the values, then the states that both have, where they were compared
   std::int64_t differing() const {
     std::int64_t sum = 0;
@@ -36,7 +38,9 @@ std::vector<std::string> other_differences(const CheckpointReader& a, const Chec
                                            const std::vector<std::string>& extra = {});
 
 /// Differences of all numbers (without `states`: of the values alone) of the tensors that both have in the same shape,
-/// in the order of their names. Streams both.
-std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool states);
+/// in the order of their names. Of the tensors in `rows` only the first rows, as many as it says, are compared. Streams
+/// both.
+std::vector<TensorDifference> compare_tensors(const CheckpointReader& a, const CheckpointReader& b, bool states,
+                                              const std::map<std::string, std::int64_t>& rows = {});
 
 }  // namespace megatron

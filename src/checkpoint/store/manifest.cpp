@@ -143,7 +143,7 @@ Manifest parse_manifest(const std::string& text) {
   check_version(version);
   const json& content = member_at(whole, "content");
   verify(checksum_of(version, content) == text_at(whole, "checksum", 32), ErrorKind::checkpoint,
-         "its contents do not match their checksum");
+         "manifest.json: its contents do not match its checksum");
   Manifest manifest;
   manifest.state.step = integer_at(content, "step", 0, kStepLimit);
   manifest.state.samples = integer_at(content, "samples", 0, kElementLimit);

@@ -77,7 +77,7 @@ NewCheckpointReport fill(const NewFolder& folder, const TrainingState& state, in
     const NewRankFile file = contents(rank);
     if (file.slices.empty()) continue;
     const std::string path = folder.path() + "/" + rank_file_name(rank);
-    const std::string table = fill_rank_file(path, rank, state.step, file.slices, file.numbers);
+    const SliceTable table = fill_rank_file(path, rank, state.step, file.slices, file.numbers);
     for (const TensorSlice& slice : file.slices) manifest.add_elements(summary_of(slice));
     finish();
     finishing = std::async(finish_rank_file, path, rank, state.step, table);

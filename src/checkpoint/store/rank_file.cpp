@@ -136,27 +136,27 @@ std::int64_t rank_file_bytes(const std::vector<TensorSlice>& slices) {
          kHeaders;
 }
 
-std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& slices,
-                           const NumberSource& numbers) {
+SliceTable fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& slices,
+                          const NumberSource& numbers) {
   internal_check(!slices.empty(), "a rank that owns nothing writes no file");
-  std::string table = table_text(slices);
+  SliceTable table{table_text(slices), state_names(slices)};
   Hdf5File file = Hdf5File::create(path);
   file.write_attribute("rank", static_cast<std::uint64_t>(rank));
   file.write_attribute("step", static_cast<std::uint64_t>(step));
-  Hdf5Dataset slices_dataset = file.create_dataset(kSliceTable, Hdf5Type::u8, table.size());
-  slices_dataset.write(0, table.data(), table.size());
+  Hdf5Dataset slices_dataset = file.create_dataset(kSliceTable, Hdf5Type::u8, table.text.size());
+  slices_dataset.write(0, table.text.data(), table.text.size());
   slices_dataset.close();
   write_datasets(file, slices, numbers);
   file.close();
   return table;
 }
 
-FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step, const std::string& table) {
+FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step, const SliceTable& table) {
   const FileDigest digest = digest_file(path);  // while the bytes are hot
   sync_path(path);
   const SliceTable stored = read_slice_table(path, rank, step);
-  verify(stored.text == table, ErrorKind::filesystem, "{}: what was read back is not what was written; check the disk",
-         path);
+  verify(stored.text == table.text && stored.states == table.states, ErrorKind::filesystem,
+         "{}: what was read back is not what was written; check the disk", path);
   return digest;
 }
 
@@ -167,7 +167,7 @@ FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step,
     if (dataset == kValues) check_finite(block, position, slices);
     return block;
   };
-  const std::string table = fill_rank_file(path, rank, step, slices, finite);
+  const SliceTable table = fill_rank_file(path, rank, step, slices, finite);
   return finish_rank_file(path, rank, step, table);
 }
 

@@ -17,6 +17,12 @@
 
 namespace megatron {
 
+/// A table of slices as a file has it.
+struct SliceTable {
+  std::string text;                 ///< JSON
+  std::vector<std::string> states;  ///< states with a dataset in the file: those of a slice that lists none
+};
+
 /// Gives the numbers that go into a dataset, from element `position` on: as many as are at hand, at least one. Asked
 /// for one dataset after the other, from 0 to the end. The numbers stay until the next call.
 using NumberSource = std::function<std::span<const float>(const std::string& dataset, std::int64_t position)>;
@@ -29,9 +35,9 @@ FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step,
 /// The same in two parts: all that needs the numbers, which gives the table of slices, and the rest, which needs only
 /// the file and so may be done by another thread while the next file is being written. For conversions: numbers that
 /// are not finite are copied as they are.
-std::string fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& slices,
-                           const NumberSource& numbers);
-FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step, const std::string& table);
+SliceTable fill_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& slices,
+                          const NumberSource& numbers);
+FileDigest finish_rank_file(const std::string& path, int rank, std::int64_t step, const SliceTable& table);
 /// The same, of slices that lie on `device`.
 FileDigest write_rank_file(const std::string& path, int rank, std::int64_t step, const std::vector<TensorSlice>& owned,
                            Device& device);
@@ -45,12 +51,6 @@ struct TableEntry {
   Shape shape;
   std::vector<std::string> states;  ///< sorted
   StoredSlice slice;
-};
-
-/// A table of slices as a file has it.
-struct SliceTable {
-  std::string text;                 ///< JSON
-  std::vector<std::string> states;  ///< states with a dataset in the file: those of a slice that lists none
 };
 
 /// A file's, after a check that it is sound, that it fits the datasets, and that the file is what the manifest takes it

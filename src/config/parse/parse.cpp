@@ -91,6 +91,8 @@ class Parser {
       unreadable_ = true;
       std::string description(error.description());
       std::replace(description.begin(), description.end(), '\n', ' ');
+      const bool unescaped = description.find("unescaped control character") != std::string::npos;
+      if (unescaped) description += " (is a closing quote missing?)";
       return issue(file_place(error.source().begin.line, error.source().begin.column), description);
     }
     for (auto&& [name, node] : *root) read_table(name, node);

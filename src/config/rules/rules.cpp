@@ -322,8 +322,8 @@ std::vector<Violation> check_with_ranks(const Config& config, int ranks) {
   }
   if (data % p.expert != 0) {
     violations.add({"parallel.expert"},
-                   "the data size {} / ({}) = {} is not divisible by parallel.expert = {}; possible: {}", ranks,
-                   arithmetic, data, p.expert, divisors(data, p.expert));
+                   "the data size is {} / ({}) = {}, which is not divisible by parallel.expert = {}; possible: {}",
+                   counted(ranks, "rank"), arithmetic, data, p.expert, divisors(data, p.expert));
   }
   check_batches(config, data, violations);
   return violations.take();

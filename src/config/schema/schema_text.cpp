@@ -104,7 +104,8 @@ std::string range_text(const Constraint& constraint) {
 
 namespace {
 
-/// The fields that a key stands for, where it lies in a part of Config that has other keys too.
+/// The fields that a key stands for: the value itself, or the key's own fields of a part of Config that has other keys
+/// too.
 template <class Value>
 auto fields_of(Value& value) {
   return std::tie(value);

@@ -125,14 +125,16 @@ std::vector<Key> recipe_keys() {
        ""},
       {MEGATRON_KEY(optimizer, name), one_of(names_of(kUpdateRules)), "", "", "The optimizer.", ""},
       {MEGATRON_KEY_IN(optimizer, betas, optimizer), of_rules(in_fp32(below_one()), "betas"), "", "",
-       "Decay rates of AdamW's two moments.", ""},
+       "With \"adamw\" the decay rates of its two moments. With \"lion\" those of the mean whose sign is the update, "
+       "and of the momentum that is kept; the authors of Lion use [0.9, 0.99].",
+       ""},
       {MEGATRON_KEY(optimizer, momentum), of_rules(in_fp32(below_one()), "momentum"), "", "",
        "Momentum of SGD. 0: none.", ""},
       {MEGATRON_KEY(optimizer, epsilon), of_rules(in_fp32(above(0)), "epsilon"), "", "",
        "Added to the square root of AdamW's second moment.", ""},
       {MEGATRON_KEY(optimizer, weight_decay), in_fp32(at_least(0)), "", "",
-       "Weight decay: decoupled from the gradient with \"adamw\", part of the gradient (L2) with \"sgd\". Biases and "
-       "normalizations do not decay.",
+       "Weight decay: decoupled from the gradient with \"adamw\" and \"lion\", part of the gradient (L2) with \"sgd\". "
+       "Biases and normalizations do not decay.",
        ""},
       {MEGATRON_KEY(optimizer, weight_decay_schedule), one_of({"constant", "linear", "cosine"}), "", "",
        "Shape of the change from weight_decay to weight_decay_end over the samples of the run. That of a group changes "

@@ -13,7 +13,7 @@
 
 namespace megatron {
 
-/// A few names, those that come first.
+/// Up to three names; unused places at the end are empty.
 struct Names {
   std::array<std::string_view, 3> all{};
 
@@ -34,6 +34,7 @@ struct UpdateRuleFacts {
 inline constexpr std::array kUpdateRules{
     UpdateRuleFacts{.name = "adamw", .states = {"m", "v"}, .keys = {"betas", "epsilon"}},
     UpdateRuleFacts{.name = "sgd", .states = {"m"}, .keys = {"momentum"}},
+    UpdateRuleFacts{.name = "lion", .states = {"m"}, .keys = {"betas"}},
 };
 
 /// The names of the rules that read a key.

@@ -74,7 +74,9 @@ void take_conversation(const ExampleLine& line, const std::vector<Message>& mess
     parts.push_back({role->suffix, learned, true});
   }
   if (std::none_of(parts.begin(), parts.end(), [](const InstructionPart& part) { return part.learned; })) {
-    line.refuse("\"messages\" has none of the role assistant, or with \"weight\" 0 alone: there is nothing to learn");
+    line.refuse(
+        "there is nothing to learn: \"messages\" has no message of the role assistant, or all of them have \"weight\" "
+        "0");
   }
   take(parts);
 }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "base/core/error.h"
@@ -40,13 +41,26 @@ std::string some_of(const std::vector<std::string>& labels) {
   return fmt::format("{}{}", fmt::join(shown, ", "), rest);
 }
 
-std::int32_t number_of_label(const ExampleLine& line, const std::vector<std::string>& labels, std::string_view label) {
+/// MNLI's files name their labels, and others that number them do so in another order. Labels that are numbers
+/// are matched as they are written.
+bool may_be_numbered(const ExampleForm& form) {
+  const auto is_number = [](const std::string& label) {
+    return !label.empty() && label.find_first_not_of("0123456789") == std::string::npos;
+  };
+  return form.format != "mnli" && std::none_of(form.labels.begin(), form.labels.end(), is_number);
+}
+
+std::int32_t number_of_label(const ExampleLine& line, const ExampleForm& form, std::string_view label) {
+  const std::vector<std::string>& labels = form.labels;
   const auto found = std::find(labels.begin(), labels.end(), label);
-  if (found == labels.end()) {
-    line.refuse(
-        fmt::format("the label is \"{}\", and the labels are {}", printable(label.substr(0, 60)), some_of(labels)));
-  }
-  return static_cast<std::int32_t>(found - labels.begin());
+  if (found != labels.end()) return static_cast<std::int32_t>(found - labels.begin());
+  const bool numbered = may_be_numbered(form);
+  std::size_t number = labels.size();
+  std::from_chars(label.data(), label.data() + label.size(), number);
+  if (numbered && number < labels.size() && std::to_string(number) == label) return static_cast<std::int32_t>(number);
+  line.refuse(fmt::format("the label is \"{}\", and the labels are {}{}", printable(label.substr(0, 60)),
+                          some_of(labels),
+                          numbered ? fmt::format(", or their numbers, 0 to {}", labels.size() - 1) : ""));
 }
 
 // ---- JSON lines -----------------------------------------------------------------------------------------------------
@@ -68,7 +82,7 @@ void read_pair(const ExampleLine& line, const ExampleForm& form, const TakeExamp
   });
   required(line, "text_a", a);
   take({.texts = {{*a, b ? std::optional<std::string_view>(*b) : std::nullopt}},
-        .label = number_of_label(line, form.labels, required(line, "label", label))});
+        .label = number_of_label(line, form, required(line, "label", label))});
 }
 
 void read_question(const ExampleLine& line, const ExampleForm& form, const TakeExample& take) {
@@ -255,7 +269,7 @@ class TableReader {
     };
     const std::string a = text(columns_->a), b = columns_->b ? text(*columns_->b) : "";
     const std::int32_t label =
-        columns_->label ? number_of_label(line, form_.labels, stripped(cells[*columns_->label])) : std::int32_t{-1};
+        columns_->label ? number_of_label(line, form_, stripped(cells[*columns_->label])) : std::int32_t{-1};
     take_({.texts = {{a, columns_->b ? std::optional<std::string_view>(b) : std::nullopt}}, .label = label});
   }
 
@@ -264,6 +278,16 @@ class TableReader {
   const TakeExample& take_;
   std::optional<Columns> columns_;
 };
+
+/// Says which format a file's first line is of, if that is plainly another one.
+void refuse_other_format(const ExampleLine& line, const std::string& format) {
+  const bool table = format == "tsv" || format == "mnli" || format == "qqp";
+  const bool object = stripped(line.text).starts_with('{'), tabs = line.text.find('\t') != std::string_view::npos;
+  if (table ? !object : object || !tabs) return;
+  line.refuse(fmt::format(
+      "this is {}, and the format is \"{}\"; give task.format = \"{}\" (megatron_eval: --format {})",
+      object ? "a JSON object" : "tab-separated columns", format, object ? "json" : "tsv", object ? "json" : "tsv"));
+}
 
 }  // namespace
 
@@ -299,7 +323,9 @@ void read_labelled_examples(const ExampleFile& file, const ExampleForm& form, co
     take(example);
   };
   TableReader table(form, counted);
+  bool first = true;
   visit_lines(input, [&](const ExampleLine& line) {
+    if (std::exchange(first, false)) refuse_other_format(line, form.format);
     if (form.format == "tsv" || form.format == "mnli" || form.format == "qqp") {
       table.read(line);
     } else if (form.format == "race") {

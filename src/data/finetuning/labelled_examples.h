@@ -40,7 +40,8 @@ struct ExampleFile {
 using TakeExample = std::function<void(const LabelledExample& example)>;
 
 /// Calls `take` with the examples in their order: at least one, or Error(data).
-///   json: lines {text_a, text_b, label}, where text_b may be absent and the label is a name, or a number that is one;
+///   json: lines {text_a, text_b, label}, where text_b may be absent. The label is a name, or its number in `labels`
+///         where these are no numbers themselves;
 ///         of questions {context, choices, answer}, the answer counted from 0. Each choice makes the pair context,
 ///         choice.
 ///   tsv: tab-separated columns under a line of titles, of which the first pair of text columns that are all there is

@@ -3,7 +3,10 @@
 #include <hdf5.h>
 
 #include <algorithm>
-#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/system/errno_text.h"
 
 namespace megatron {
 
@@ -33,15 +36,17 @@ std::string shortened(std::string reason) {
   return reason;
 }
 
-/// Whether the system, rather than the contents of the file, is the cause.
-bool is_environment(const std::string& reason) {
-  static constexpr std::array kSystemErrors{
-      "No space left",       "Disk quota exceeded", "Permission denied", "Read-only file system", "Input/output error",
-      "Too many open files", "File too large",      "Stale file handle", "Is a directory",        "unable to lock"};
-  for (const char* error : kSystemErrors) {
-    if (reason.find(error) != std::string::npos) return true;
+/// The errno by which the system, rather than the contents of the file, is the cause; 0: it is not.
+int system_error(const std::string& reason) {
+  static constexpr std::pair<const char*, int> kSystemErrors[] = {
+      {"No space left", ENOSPC},        {"Disk quota exceeded", EDQUOT}, {"Permission denied", EACCES},
+      {"Read-only file system", EROFS}, {"Input/output error", EIO},     {"Too many open files", EMFILE},
+      {"File too large", EFBIG},        {"Stale file handle", ESTALE},   {"Is a directory", EISDIR},
+      {"unable to lock", ENOLCK}};
+  for (const auto& [words, error] : kSystemErrors) {
+    if (reason.find(words) != std::string::npos) return error;
   }
-  return false;
+  return 0;
 }
 
 }  // namespace
@@ -52,9 +57,10 @@ void check_hdf5(std::int64_t value, ErrorKind kind, const std::string& where, co
   const std::string reason = innermost_reason();
   const bool locking = reason.find("lock file") != std::string::npos;
   const std::string_view name = std::string_view(call).substr(0, std::string_view(call).find('('));
-  fail(is_environment(reason) ? ErrorKind::filesystem : kind, "{}: {} failed: {}{}", where, name, shortened(reason),
+  const int error = system_error(reason);
+  fail(error != 0 ? ErrorKind::filesystem : kind, "{}: {} failed: {}{}", where, name, shortened(reason),
        locking ? "; if no other program uses the file, its file system may lack locks: set HDF5_USE_FILE_LOCKING=FALSE"
-               : "");
+               : advice_for(error));
 }
 
 }  // namespace megatron

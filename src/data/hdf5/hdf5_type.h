@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace megatron {
 
@@ -13,36 +14,20 @@ const char* name_of(Hdf5Type type);
 template <class T>
 struct Hdf5TypeOf;
 template <>
-struct Hdf5TypeOf<std::uint8_t> {
-  static constexpr Hdf5Type value = Hdf5Type::u8;
-};
+struct Hdf5TypeOf<std::uint8_t> : std::integral_constant<Hdf5Type, Hdf5Type::u8> {};
 template <>
-struct Hdf5TypeOf<std::uint16_t> {
-  static constexpr Hdf5Type value = Hdf5Type::u16;
-};
+struct Hdf5TypeOf<std::uint16_t> : std::integral_constant<Hdf5Type, Hdf5Type::u16> {};
 template <>
-struct Hdf5TypeOf<std::uint32_t> {
-  static constexpr Hdf5Type value = Hdf5Type::u32;
-};
+struct Hdf5TypeOf<std::uint32_t> : std::integral_constant<Hdf5Type, Hdf5Type::u32> {};
 template <>
-struct Hdf5TypeOf<std::uint64_t> {
-  static constexpr Hdf5Type value = Hdf5Type::u64;
-};
+struct Hdf5TypeOf<std::uint64_t> : std::integral_constant<Hdf5Type, Hdf5Type::u64> {};
 template <>
-struct Hdf5TypeOf<std::int32_t> {
-  static constexpr Hdf5Type value = Hdf5Type::i32;
-};
+struct Hdf5TypeOf<std::int32_t> : std::integral_constant<Hdf5Type, Hdf5Type::i32> {};
 template <>
-struct Hdf5TypeOf<std::int64_t> {
-  static constexpr Hdf5Type value = Hdf5Type::i64;
-};
+struct Hdf5TypeOf<std::int64_t> : std::integral_constant<Hdf5Type, Hdf5Type::i64> {};
 template <>
-struct Hdf5TypeOf<float> {
-  static constexpr Hdf5Type value = Hdf5Type::f32;
-};
+struct Hdf5TypeOf<float> : std::integral_constant<Hdf5Type, Hdf5Type::f32> {};
 template <>
-struct Hdf5TypeOf<double> {
-  static constexpr Hdf5Type value = Hdf5Type::f64;
-};
+struct Hdf5TypeOf<double> : std::integral_constant<Hdf5Type, Hdf5Type::f64> {};
 
 }  // namespace megatron

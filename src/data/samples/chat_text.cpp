@@ -1,6 +1,7 @@
 #include "data/samples/chat_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -38,6 +39,14 @@ std::vector<std::int32_t> tokens_before_answer(std::vector<TextPart> parts, Enco
   encoder.encode_parts(parts, ids, part_of);
   ids.resize(static_cast<std::size_t>(std::find(part_of.begin(), part_of.end(), answer) - part_of.begin()));
   return ids;
+}
+
+/// Whether the tokens of a template's text end with the end of the document.
+bool ends_document(const std::string& text, const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint32_t> part_of;
+  tokenizer.make_encoder()->encode_parts(std::array{TextPart{text, SpecialTokens::tokens}}, ids, part_of);
+  return !ids.empty() && ids.back() == tokenizer.eod_id();
 }
 
 /// In single quotes. Jinja reads escapes as Python does.
@@ -108,8 +117,10 @@ std::string end_of_turn_text(const ChatTemplate& chat) {
   return suffix + trimmed_end(role_of(chat, "user").prefix);
 }
 
-std::string message_of(std::string made, const ChatTemplate& chat) {
-  const std::string& suffix = assistant_of(chat).suffix;
+std::string message_of(std::string made, const ChatTemplate& chat, const Tokenizer& tokenizer) {
+  std::string suffix = assistant_of(chat).suffix;
+  // It is not shown, nor the white space after it that it may take.
+  if (ends_document(suffix, tokenizer)) suffix.resize(std::min(suffix.size(), suffix.rfind(tokenizer.eod_text())));
   if (made.ends_with(suffix)) made.resize(made.size() - suffix.size());
   return made;
 }
@@ -124,8 +135,16 @@ std::string jinja_template(const ChatTemplate& chat, const Tokenizer& tokenizer)
   text +=
       "{% else %}{{ raise_exception('the role ' + message['role'] + ' is none of system, user and assistant') }}"
       "{% endif %}{% endfor %}";
-  return text + fmt::format("{{% if add_generation_prompt %}}{{{{ {} }}}}{{% else %}}{{{{ {} }}}}{{% endif %}}",
-                            jinja_string(prompt_ending(chat, tokenizer)), jinja_string(tokenizer.eod_text()));
+  std::vector<std::string> ended;  // roles whose messages end with the end of the document already
+  for (const RoleTemplate& role : chat) {
+    if (ends_document(role.suffix, tokenizer)) ended.push_back(jinja_string(role.role));
+  }
+  const std::string otherwise =
+      ended.empty() ? "else"
+                    : fmt::format("elif not messages or messages[-1]['role'] not in [{}]", fmt::join(ended, ", "));
+  return text + fmt::format("{{% if add_generation_prompt %}}{{{{ {} }}}}{{% {} %}}{{{{ {} }}}}{{% endif %}}",
+                            jinja_string(prompt_ending(chat, tokenizer)), otherwise,
+                            jinja_string(tokenizer.eod_text()));
 }
 
 }  // namespace megatron

@@ -27,11 +27,12 @@ std::optional<std::int32_t> end_of_turn(const ChatTemplate& chat, const Tokenize
 /// end, or, where that is all of it, the suffix and the beginning of a user's message.
 std::string end_of_turn_text(const ChatTemplate& chat);
 
-/// The answer `made`, without the assistant's suffix at its end, which the template puts behind every message.
-std::string message_of(std::string made, const ChatTemplate& chat);
+/// The answer `made`, without the assistant's suffix at its end, which the template puts after every message. An
+/// end-of-document token at the end of the suffix makes no text, so `made` is without it.
+std::string message_of(std::string made, const ChatTemplate& chat, const Tokenizer& tokenizer);
 
 /// A Jinja template that renders `messages` as the text that training has, with the name of the end-of-document token
-/// at the end, or with add_generation_prompt up to the answer.
+/// at the end, unless the last message's suffix ends with it, or with add_generation_prompt up to the answer.
 std::string jinja_template(const ChatTemplate& chat, const Tokenizer& tokenizer);
 
 }  // namespace megatron

@@ -60,8 +60,10 @@ void EncodedInstructions::add(const Instruction& instruction) {
     tokens_.insert(tokens_.begin() + static_cast<std::ptrdiff_t>(first), end_);
     learned_.insert(learned_.begin() + static_cast<std::ptrdiff_t>(first), 0);
   }
-  tokens_.push_back(end_);
-  learned_.push_back(instruction.back().learned ? 1 : 0);
+  if (ids.empty() || ids.back() != end_) {  // a template may end with it
+    tokens_.push_back(end_);
+    learned_.push_back(instruction.back().learned ? 1 : 0);
+  }
   const std::size_t rows = tokens_.size() - first - 1;
   const bool learns =
       std::find(learned_.begin() + static_cast<std::ptrdiff_t>(first), learned_.end(), 1) != learned_.end();

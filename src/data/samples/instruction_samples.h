@@ -37,10 +37,10 @@ class EncodedInstructions {
   /// The tokenizer must live until pack().
   EncodedInstructions(const Tokenizer& tokenizer, std::int64_t sequence_length);
 
-  /// The tokens of the parts as one text, and the end of the document, which is learned if the last part is. A token
-  /// that straddles two parts belongs to the later one (Encoder::encode_parts). If the first token is learned, the end
-  /// of a document stands in front of it. One that is longer than the sequence, whose answer would have to be cut, is
-  /// left out and counted.
+  /// The tokens of the parts as one text, and the end of the document, which is learned if the last part is; none where
+  /// the text ends with its token already. A token that straddles two parts belongs to the later one
+  /// (Encoder::encode_parts). If the first token is learned, the end of a document stands in front of it. One that is
+  /// longer than the sequence, whose answer would have to be cut, is left out and counted.
   void add(const Instruction& instruction);
   /// After all have been added: packs them. Error(data) with `path` if none fits.
   void pack(const std::string& path);

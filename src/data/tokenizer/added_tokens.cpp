@@ -4,7 +4,6 @@
 
 #include "base/text/utf8.h"
 #include "data/unicode/character_classes.h"
-#include "data/unicode/unicode_tables.h"
 
 namespace megatron {
 
@@ -24,7 +23,7 @@ bool is_space(CodePoint c) {
 }
 
 bool is_word(CodePoint c) {
-  return c.bytes > 0 && contains(word_ranges(), c.value);
+  return c.bytes > 0 && CharacterClasses::instance().is_word(c.value);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "data/tokenizer/character_map.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/core/philox.h"
@@ -9,8 +8,6 @@
 namespace megatron {
 
 namespace {
-
-constexpr int kMostPrefixes = 32;  ///< results of a lookup that libsentencepiece has room for
 
 // A unit of a double array as darts-clone lays it out.
 constexpr std::size_t offset_of(std::uint32_t unit) {
@@ -41,12 +38,11 @@ std::optional<CharacterMap> CharacterMap::read(std::string_view bytes) {
   return map.is_valid() ? std::optional(std::move(map)) : std::nullopt;
 }
 
-/// Depth first. No string leads back to where it has been, and none begins with more than kMostPrefixes others; several
-/// may lead to the same base.
+/// Depth first. No string leads back to where it has been; several may lead to the same base.
 bool CharacterMap::is_valid() const {
   if (replacements_.back() != '\0' || first_invalid_utf8(replacements_) != replacements_.size()) return false;
-  constexpr std::uint8_t kNew = 0xFF, kOnPath = 0x80;
-  std::vector<std::uint8_t> leaves(units_.size(), kNew);  // by base: the most on a way from there, or a mark
+  enum class State : std::uint8_t { fresh, on_path, done };
+  std::vector<State> states(units_.size(), State::fresh);  // by base
   struct TrieStep {
     std::size_t base = 0;
     std::uint32_t label = 0;  // the next one to follow
@@ -54,33 +50,26 @@ bool CharacterMap::is_valid() const {
   std::vector<TrieStep> path;
   const auto enter = [&](std::size_t base) {
     if ((base | 0xFF) >= units_.size()) return false;
-    leaves[base] = kOnPath;
+    states[base] = State::on_path;
     path.push_back({base});
     return true;
   };
   if (!enter(offset_of(units_[0]))) return false;
   while (!path.empty()) {
-    auto& [base, label] = path.back();
-    if (label > 0xFF) {
-      leaves[base] &= static_cast<std::uint8_t>(~kOnPath);
+    auto& [base, next_label] = path.back();
+    if (next_label > 0xFF) {
+      states[base] = State::done;
       path.pop_back();
       continue;
     }
+    const std::uint32_t label = next_label++;
     const std::size_t at = base ^ label;
     const std::uint32_t unit = units_[at];
-    if (label_of(unit) == label) {
-      const std::size_t next = at ^ offset_of(unit);
-      if (next >= units_.size()) return false;
-      if (leaves[next] == kNew) {
-        if (!enter(next)) return false;
-        continue;  // with this label again, once all from there is known
-      }
-      if (leaves[next] >= kOnPath || (has_leaf(unit) && !is_valid_leaf(next))) return false;
-      const int most = leaves[next] + (has_leaf(unit) ? 1 : 0);
-      if (most > kMostPrefixes) return false;
-      leaves[base] = std::max(leaves[base], static_cast<std::uint8_t>(most | kOnPath));
-    }
-    ++label;
+    if (label_of(unit) != label) continue;
+    const std::size_t next = at ^ offset_of(unit);
+    if (next >= units_.size() || states[next] == State::on_path) return false;
+    if (has_leaf(unit) && !is_valid_leaf(next)) return false;
+    if (states[next] == State::fresh && !enter(next)) return false;
   }
   return true;
 }
@@ -97,17 +86,20 @@ std::uint64_t CharacterMap::hash() const {
   return hash_name(array) ^ mix64(hash_name(replacements_));
 }
 
-std::optional<std::string_view> CharacterMap::shortest(std::string_view text) const {
+std::pair<std::optional<std::string_view>, std::size_t> CharacterMap::found(std::string_view text,
+                                                                            bool shortest) const {
+  std::pair<std::optional<std::string_view>, std::size_t> best;
   std::size_t base = offset_of(units_[0]);
-  for (const char c : text) {
-    const auto label = static_cast<unsigned char>(c);
+  text = text.substr(0, kLongestReplaced);
+  for (std::size_t i = 0; i < text.size() && !(shortest && best.first); ++i) {
+    const auto label = static_cast<unsigned char>(text[i]);
     if (label == 0) break;
     const std::size_t at = base ^ label;
     if (at >= units_.size() || label_of(units_[at]) != label) break;  // the former: an empty map
     base = at ^ offset_of(units_[at]);
-    if (has_leaf(units_[at])) return std::string_view(replacements_.c_str() + value_of(units_[base]));
+    if (has_leaf(units_[at])) best = {replacements_.c_str() + value_of(units_[base]), i + 1};
   }
-  return std::nullopt;
+  return best;
 }
 
 }  // namespace megatron

@@ -59,7 +59,7 @@ bool is_hangul(std::uint32_t c) {
 bool begins_alone(std::string_view text, std::size_t at) {
   const CodePoint c = first_code_point(text.substr(at, 4));
   if (c.value < 0x80) return c.bytes == 1 && c.value > ' ' && c.value <= '~';
-  const bool joins = contains(grapheme_extenders(), c.value) || contains(grapheme_controls(), c.value) ||
+  const bool joins = CharacterClasses::instance().extends_cluster(c.value) || contains(grapheme_controls(), c.value) ||
                      is_hangul(c.value) || CharacterClasses::instance().of(c.value) == CharacterClass::space;
   if (c.bytes == 0 || joins || at == 0) return c.bytes > 0 && !joins;
   std::size_t before = at - 1;

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "base/text/utf8.h"
-#include "data/unicode/letter_cases.h"
 
 namespace megatron {
 
@@ -162,10 +161,9 @@ const char* PieceScanner::signs_end(const char* at, const char* end, std::string
 /// Letters and marks: upper case, then lower case. What is both (\p{Lo}, \p{M}) takes part in either. nullptr if there
 /// is no such word, even without the sign or space that may be in front of one.
 const char* PieceScanner::cased_word_end(const char* begin, const char* end) const {
-  const LetterCases& cases = LetterCases::instance();
   const auto letter_at = [&](const char* at) -> std::pair<LetterCase, std::uint32_t> {
     const CodePoint c = first_code_point({at, static_cast<std::size_t>(std::min<std::ptrdiff_t>(end - at, 4))});
-    return {c.bytes == 0 ? LetterCase::none : cases.of(c.value), std::max(c.bytes, 1u)};
+    return {c.bytes == 0 ? LetterCase::none : classes_.case_of(c.value), std::max(c.bytes, 1u)};
   };
   const Character first = character_at(begin, end);
   const bool in_front =

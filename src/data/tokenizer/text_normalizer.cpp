@@ -92,7 +92,7 @@ std::size_t cluster_bytes(std::string_view text) {
   bool joins = contains(grapheme_prefixes(), first.value), jamo = is_jamo(first.value);
   while (bytes < text.size() && bytes < kWholeCluster) {
     const CodePoint next = first_code_point(text.substr(bytes, 4));
-    const bool extends = contains(grapheme_extenders(), next.value), next_jamo = is_jamo(next.value);
+    const bool extends = CharacterClasses::instance().extends_cluster(next.value), next_jamo = is_jamo(next.value);
     if (!extends && !(jamo && next_jamo) && !(joins && !contains(grapheme_controls(), next.value))) break;
     joins = !extends && contains(grapheme_prefixes(), next.value);
     jamo = next_jamo;

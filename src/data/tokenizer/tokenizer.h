@@ -16,7 +16,7 @@
 
 namespace megatron {
 
-/// Bytes of one piece: merging takes some 24 times as much memory.
+/// Bytes of one piece: merging takes some 24 times as much memory, and SentencePiece's BPE up to 100 times.
 inline constexpr std::size_t kLongestPiece = std::size_t{64} << 20;
 
 /// Whether the special tokens of a vocabulary, written out in a text, are text or those tokens. As text they cannot end

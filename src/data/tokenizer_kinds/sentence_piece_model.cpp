@@ -6,7 +6,6 @@
 
 #include "base/text/utf8.h"
 #include "data/tokenizer/added_token_json.h"
-#include "data/tokenizer/piece_trie.h"
 #include "data/tokenizer/special_names.h"
 #include "data/tokenizer/token_index.h"
 #include "data/tokenizer/vocabulary_file.h"
@@ -19,7 +18,6 @@ namespace {
 constexpr const char* kAdvice =
     "a .model file of SentencePiece is right, of type unigram or BPE (spiece.model, tokenizer.model)";
 constexpr float kLargestScore = 1e9f;
-constexpr std::size_t kMostNested = 64;
 constexpr std::uint64_t kPrefixOnce = 19001;  ///< SentencePiece leaves fields from 200 on to others
 
 struct BadMessage {};
@@ -33,8 +31,7 @@ class MessageReader {
   bool next() {
     if (rest_.empty()) return false;
     const std::uint64_t key = varint();
-    if (key < 8 || key > UINT32_MAX)
-      throw BadMessage{};  // libsentencepiece drops the bits above, and sees another field
+    if (key < 8 || key > UINT32_MAX) throw BadMessage{};  // readers that drop the bits above see another field
     number = key >> 3;
     bytes = {};
     switch (key & 7) {
@@ -181,28 +178,14 @@ class ModelReader {
     if (suffix_) refuse("asks for treat_whitespace_as_suffix, which this program does not have");
     if (!escape_) refuse("asks for escape_whitespaces = false, which this program does not have");
     if (model_.special.unk < 0) refuse("no unknown piece (<unk>)");
+    for (const auto& [text, score, type] : model_.pieces) {
+      const bool is_right = type != PieceType::byte || (model_.byte_fallback && byte_of_piece(text));
+      if (!is_right) refuse("the piece \"{}\" cannot stand for a byte", shown(text));
+    }
     if (!model_.byte_fallback) return;
     for (int byte = 0; byte < 256; ++byte) {
       const TokenIndex::Entry* const found = ids_.find(fmt::format("<0x{:02X}>", byte));
       if (found == nullptr || piece(found->id).type != PieceType::byte) refuse("lacks the piece of byte {}", byte);
-    }
-  }
-
-  /// libsentencepiece finds those that a text begins with, and has room for kMostNested.
-  void check_user_defined() {
-    std::vector<std::pair<std::string_view, std::int32_t>> found;
-    for (std::size_t id = 0; id < model_.pieces.size(); ++id) {
-      const auto& [text, score, type] = model_.pieces[id];
-      if (type == PieceType::user_defined) found.emplace_back(text, static_cast<std::int32_t>(id));
-    }
-    const PieceTrie trie(found);
-    for (const auto& [text, id] : found) {
-      std::size_t nested = 0;
-      trie.for_each_prefix(text, [&](std::size_t, std::int32_t) { ++nested; });
-      if (nested > kMostNested) {
-        refuse("{} user-defined pieces begin one another, up to piece {}; libsentencepiece has room for {}", nested, id,
-               kMostNested);
-      }
     }
   }
 
@@ -240,7 +223,6 @@ class ModelReader {
       append(name, PieceType::control);
     }
     if (model_.pieces.size() > kMostTokens) refuse("more than {} pieces", kMostTokens);
-    check_user_defined();
     model_.special = special_ids();
     return std::move(model_);
   }

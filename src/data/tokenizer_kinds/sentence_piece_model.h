@@ -1,5 +1,5 @@
-// SentencePieceModel: a file of SentencePiece (spiece.model, tokenizer.model), of type unigram or BPE, read here and
-// checked before libsentencepiece sees it, which is not safe against malicious files. Ids are the places of the pieces.
+// SentencePieceModel: a file of SentencePiece (spiece.model, tokenizer.model), of type unigram or BPE, read and
+// checked. Ids are the places of the pieces.
 //
 // After the last piece come the tokens of the added_tokens.json next to the file, then T5's sentinels that are asked
 // for: control pieces, which no text encodes to, or user-defined ones if they are not special. The file that is kept

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <optional>
 
 #include "base/core/error.h"
 #include "base/core/philox.h"
 #include "data/tokenizer/special_names.h"
-#include "data/tokenizer_kinds/sentence_piece_library.h"
 
 namespace megatron {
 
@@ -39,63 +37,15 @@ std::uint64_t hash_of(const SentencePieceModel& model) {
   return hash_name(all + fmt::format("end of document {}", model.special.eos));
 }
 
-/// normalizer_spec { add_dummy_prefix: false }, which overrides what the model says when it follows it.
-const std::string kNoPrefix("\x1A\x02\x18\0", 4);
-
-class SentencePieceEncoder final : public Encoder {
- public:
-  SentencePieceEncoder(const SentencePieceModel& model, const std::string& path, const AddedTokens& added,
-                       SpecialTokens special)
-      : Encoder(special), library_(model.text, path), added_(added), drops_spaces_(model.remove_extra_whitespaces) {
-    if (model.prefix_once) without_prefix_.emplace(model.text + kNoPrefix, path);
-  }
-
- private:
-  void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
-    added_.split(
-        text, borders,
-        [&](std::string_view part, const PartBorders& inside) {
-          verify(part.size() <= kLongestPiece, ErrorKind::data,
-                 "a text of {} bytes: SentencePiece looks at texts as a whole, and they may have at most {}",
-                 part.size(), kLongestPiece);
-          SentencePieceLibrary& library = library_for(part, part.data() == text.data());
-          library.encode(part, output.ids);
-          if (output.part_of == nullptr) return;
-          for (const std::size_t byte : library.last_bytes(part)) output.part_of->push_back(inside.part_at(byte));
-        },
-        [&](std::int32_t id, std::uint32_t part) { output.add(id, part); });
-  }
-
-  /// Without the prefix, the library would drop the spaces that a text begins with; one of them stays.
-  SentencePieceLibrary& library_for(std::string_view part, bool at_front) {
-    const bool prefix = !without_prefix_ || at_front || (drops_spaces_ && part.starts_with(' '));
-    return prefix ? library_ : *without_prefix_;
-  }
-
-  SentencePieceLibrary library_;
-  std::optional<SentencePieceLibrary> without_prefix_;
-  const AddedTokens& added_;
-  bool drops_spaces_;
-};
-
 }  // namespace
 
-SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, const std::string& path)
-    : model_(std::move(model)), path_(path), added_(special_tokens_of(model_)), hash_(hash_of(model_)) {
-  const SentencePieceLibrary library(model_.text, path);
-  verify(library.pieces() == model_.pieces.size(), ErrorKind::data,
-         "{}: libsentencepiece finds {} pieces in this model, and {} are there", path, library.pieces(),
-         model_.pieces.size());
-}
-
-std::unique_ptr<Encoder> SentencePieceTokenizer::make_encoder(SpecialTokens special) const {
-  return std::make_unique<SentencePieceEncoder>(model_, path_, added_, special);
-}
+SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model)
+    : model_(std::move(model)), added_(special_tokens_of(model_)), tables_(model_, added_), hash_(hash_of(model_)) {}
 
 std::string SentencePieceTokenizer::decode_next(std::int32_t id) const {
   verify(id >= 0 && id < vocab_size(), ErrorKind::data, "token id {} is outside the {} tokenizer's 0 .. {}", id, name(),
          vocab_size() - 1);
-  const auto& [text, score, type] = piece(id);
+  const auto& [text, score, type] = tables_.piece(id);
   if (id == eod_id()) return "";
   if (type == PieceType::byte) {
     if (const auto byte = byte_of_piece(text)) return std::string(1, *byte);
@@ -114,10 +64,6 @@ std::vector<std::uint8_t> SentencePieceTokenizer::continues() const {
   }
   clear_special(model_.special, result);
   return result;
-}
-
-std::string SentencePieceTokenizer::tokenizer_json() const {
-  return "";
 }
 
 }  // namespace megatron

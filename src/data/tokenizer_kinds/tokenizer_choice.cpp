@@ -71,7 +71,7 @@ std::unique_ptr<Tokenizer> make_sentence_piece_tokenizer(const TokenizerChoice& 
          "{} is a file of ranks, as tiktoken has them; choose --tokenizer gpt2", choice.vocab_file);
   verify(!choice.vocab_file.ends_with(".json"), ErrorKind::configuration,
          "--tokenizer sentencepiece takes a .model file; for {} choose --tokenizer unigram", choice.vocab_file);
-  return std::make_unique<SentencePieceTokenizer>(read_sentence_piece_model(choice), choice.vocab_file);
+  return std::make_unique<SentencePieceTokenizer>(read_sentence_piece_model(choice));
 }
 
 std::unique_ptr<Tokenizer> make_unigram_tokenizer(const TokenizerChoice& choice) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 
 #include "base/core/error.h"
@@ -11,12 +10,11 @@
 #include "base/text/utf8.h"
 #include "data/tokenizer/piece_cache.h"
 #include "data/tokenizer/special_names.h"
+#include "data/tokenizer_kinds/best_pieces.h"
 
 namespace megatron {
 
 namespace {
-
-constexpr double kUnknownPenalty = 10;  ///< below the worst piece, as SentencePiece has it
 
 // Most words, with kSpaceMark, fit into the first.
 using ShortWords = PieceCache<15, 3>;
@@ -56,7 +54,7 @@ class UnigramEncoder final : public Encoder {
         short_words_(kShortWordBits),
         long_words_(kLongWordBits) {
     byte_ids_.fill(-1);
-    for (std::size_t id = 0; id < parts.vocabulary.scores.size(); ++id) {
+    for (std::size_t id = 0; parts.vocabulary.byte_fallback && id < parts.vocabulary.scores.size(); ++id) {
       const auto byte = byte_of_piece(parts.vocabulary.tokens[id]);
       if (byte) byte_ids_[static_cast<unsigned char>(*byte)] = static_cast<std::int32_t>(id);
     }
@@ -148,79 +146,29 @@ class UnigramEncoder final : public Encoder {
     if (made.size() <= Cache::kIds) cache.insert(key, made);
   }
 
-  /// Viterbi's algorithm: the best way to every place, from the front.
   void compute(std::string_view word, std::vector<std::int32_t>& ids) {
-    best_.assign(word.size() + 1, {});
-    for (std::size_t at = 0; at < word.size();) {
-      const double so_far = best_[at].score;
-      const std::size_t character = std::max(1u, first_code_point(word.substr(at, 4)).bytes);
-      bool is_known = false;
-      const auto offer = [&](std::size_t length, std::int32_t id, double score) {
-        Best& there = best_[at + length];
-        if (there.length != 0 && score <= there.score) return;
-        there = {score, id, static_cast<std::uint32_t>(length)};
-      };
-      parts_.trie.for_each_prefix(word.substr(at), [&](std::size_t length, std::int32_t id) {
-        offer(length, id, so_far + parts_.vocabulary.scores[static_cast<std::size_t>(id)]);
-        is_known = is_known || length == character;
-      });
-      if (!is_known) offer(character, parts_.vocabulary.special.unk, so_far + parts_.unknown_score);
-      at += character;
-    }
-    path_.clear();
-    for (std::size_t end = word.size(); end > 0; end -= best_[end].length) path_.push_back(end);
-    std::reverse(path_.begin(), path_.end());
-    append_path(word, ids);
-  }
-
-  /// Unknown characters in a row are one unknown piece.
-  void append_path(std::string_view word, std::vector<std::int32_t>& ids) {
+    const auto score_of = [&](std::int32_t id, std::size_t) {
+      return parts_.vocabulary.scores[static_cast<std::size_t>(id)];
+    };
     const std::int32_t unknown = parts_.vocabulary.special.unk;
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i < path_.size(); ++i) {
-      const std::int32_t id = best_[path_[i]].id;
-      if (id == unknown && i + 1 < path_.size() && best_[path_[i + 1]].id == unknown) continue;
-      const std::string_view piece = word.substr(begin, path_[i] - begin);
-      if (id == unknown) {
-        append_unknown(piece, ids);
-      } else {
-        append(id, piece.end(), ids);
-      }
-      begin = path_[i];
-    }
-  }
-
-  void append_unknown(std::string_view text, std::vector<std::int32_t>& ids) {
-    const auto id_of = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)]; };
-    const bool bytes =
-        parts_.vocabulary.byte_fallback && std::all_of(text.begin(), text.end(), [&](char c) { return id_of(c) >= 0; });
-    if (!bytes) return append(parts_.vocabulary.special.unk, text.end(), ids);
-    for (const char& c : text) append(id_of(c), &c + 1, ids);
-  }
-
-  /// A token, and where it ends in marked_.
-  void append(std::int32_t id, const char* end, std::vector<std::int32_t>& ids) {
-    ids.push_back(id);
-    if (ends_ != nullptr) ends_->push_back(static_cast<std::size_t>(end - marked_.data()));
+    for_each_token(best_.find(word, parts_.trie, score_of, unknown, parts_.unknown_score), word, unknown, byte_ids_,
+                   [&](std::int32_t id, std::size_t, std::size_t end) {
+                     ids.push_back(id);
+                     if (ends_ == nullptr) return;
+                     ends_->push_back(static_cast<std::size_t>(word.data() - marked_.data()) + end);
+                   });
   }
 
   static constexpr std::uint32_t kSpaceMarkValue = 0x2581;
-
-  struct Best {
-    double score = 0;
-    std::int32_t id = 0;
-    std::uint32_t length = 0;  // bytes of the last piece on the way; 0: no way is known yet
-  };
 
   UnigramParts parts_;
   std::vector<std::size_t>* ends_ = nullptr;  // where the computed tokens end, if that is of interest
   TextNormalizer normalizer_;
   ShortWords short_words_;
   LongWords long_words_;
-  std::array<std::int32_t, 256> byte_ids_{};  // -1: no piece
+  ByteIds byte_ids_{};
   std::string marked_;
-  std::vector<Best> best_;
-  std::vector<std::size_t> path_;
+  BestPieces<double> best_;
 };
 
 }  // namespace

@@ -1,12 +1,13 @@
 #include "data/unicode/normalization.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/text/utf8.h"
-#include "data/unicode/case_tables.h"
 #include "data/unicode/unicode_tables.h"
 
 namespace megatron {
@@ -22,6 +23,47 @@ constexpr std::uint32_t kFirstMark = 0x300;  ///< no character before this compo
 /// By form: the least first byte of a character that may change, or that another may change with it.
 constexpr unsigned char kFirstByte[] = {0xCC, 0xC3, 0xC2, 0xC2};
 constexpr std::uint32_t kCodePoints = 0x110000;  ///< in Unicode
+
+/// A table of decompositions with all parts, and where those of each run begin.
+class Decompositions {
+ public:
+  explicit Decompositions(const DecompositionTable& table) : runs_(table.runs), pages_(kCodePoints >> 8) {
+    for (const char32_t part : table.parts) {
+      if (part < kFollowing) parts_.push_back(part);
+      for (char32_t left = part; left > kFollowing; --left) parts_.push_back(parts_.back() + 1);
+    }
+    std::size_t parts = 0;
+    for (const auto& [first, last, each] : runs_) {
+      first_part_.push_back(parts);
+      parts += std::size_t{last - first + 1} * each;
+      for (std::uint32_t page = first >> 8; page <= last >> 8; ++page) pages_[page] = true;
+    }
+  }
+
+  /// Whether none of the 256 code points around this one is decomposed.
+  bool is_inert(std::uint32_t c) const { return !pages_[c >> 8]; }
+  /// Parts of a character; empty if it is not decomposed.
+  std::span<const char32_t> of(std::uint32_t c) const {
+    if (is_inert(c)) return {};
+    const auto after = std::upper_bound(runs_.begin(), runs_.end(), c,
+                                        [](std::uint32_t code, const auto& run) { return code < run.first; });
+    if (after == runs_.begin() || c > std::prev(after)->last) return {};
+    const DecompositionRun& run = *std::prev(after);
+    const std::size_t first = first_part_[static_cast<std::size_t>(&run - runs_.data())];
+    return std::span(parts_).subspan(first + std::size_t{c - run.first} * run.parts, run.parts);
+  }
+
+ private:
+  std::span<const DecompositionRun> runs_;
+  std::vector<std::size_t> first_part_;
+  std::vector<char32_t> parts_;
+  std::vector<bool> pages_;
+};
+
+const Decompositions& compatibility_tables() {
+  static const Decompositions tables(compatibility_decompositions());
+  return tables;
+}
 
 class CanonicalTables {
  public:
@@ -43,13 +85,10 @@ class CanonicalTables {
       if (trailing != 0) out.push_back(kTrailingJamo + trailing);
       return;
     }
-    const std::span<const Decomposition> table = canonical_decompositions();
-    const auto found =
-        std::lower_bound(table.begin(), table.end(), c,
-                         [](const Decomposition& row, std::uint32_t code) { return row.code_point < code; });
-    if (found == table.end() || found->code_point != c) return out.push_back(c);
-    decompose(found->first, out);
-    if (found->second != 0) out.push_back(found->second);
+    const std::span<const char32_t> parts = decompositions_.of(c);
+    if (parts.empty()) return out.push_back(c);
+    decompose(parts[0], out);
+    if (parts.size() > 1) out.push_back(parts[1]);
   }
 
   /// The character that two neighbours compose to; 0 if they stay two.
@@ -72,44 +111,23 @@ class CanonicalTables {
       std::fill(&classes_[range.first], &classes_[range.last] + 1, range.of);
       mark(range.first, range.last);
     }
-    for (const Decomposition& row : canonical_decompositions()) {
-      for (const std::uint32_t c : {row.code_point, row.first, row.second}) mark(c, c);
-      if (row.composes) pairs_.emplace(std::uint64_t{row.first} << 32 | row.second, row.code_point);
+    for (const DecompositionRun& run : canonical_decompositions().runs) {
+      for (std::uint32_t c = run.first; c <= run.last; ++c) {
+        const std::span<const char32_t> parts = decompositions_.of(c);
+        mark(c, c);
+        for (const char32_t part : parts) mark(part, part);
+        if (parts.size() < 2 || contains(composition_exclusions(), c)) continue;
+        pairs_.emplace(std::uint64_t{parts[0]} << 32 | parts[1], c);
+      }
     }
     mark(kLeadingJamo, kTrailingJamo + kTrailing);
     mark(kSyllables, kSyllables + kSyllableCount - 1);
   }
 
+  const Decompositions decompositions_{canonical_decompositions()};
   std::unique_ptr<std::uint8_t[]> classes_;
   std::vector<bool> pages_;  // 256 code points each: whether one of them is not inert
   std::unordered_map<std::uint64_t, std::uint32_t> pairs_;
-};
-
-class CompatibilityTables {
- public:
-  static const CompatibilityTables& instance() {
-    static const CompatibilityTables tables;
-    return tables;
-  }
-
-  bool is_inert(std::uint32_t c) const { return !pages_[c >> 8]; }
-  /// Whether the character is decomposed by compatibility, to what is appended.
-  bool decompose(std::uint32_t c, std::vector<std::uint32_t>& out) const {
-    if (is_inert(c)) return false;
-    const std::span<const CompatibilityDecomposition> table = compatibility_decompositions();
-    const auto found = std::lower_bound(
-        table.begin(), table.end(), c,
-        [](const CompatibilityDecomposition& row, std::uint32_t code) { return row.code_point < code; });
-    if (found == table.end() || found->code_point != c) return false;
-    for (const char16_t part : compatibility_parts().subspan(found->first, found->parts)) out.push_back(part);
-    return true;
-  }
-
- private:
-  CompatibilityTables() : pages_(kCodePoints >> 8) {
-    for (const CompatibilityDecomposition& row : compatibility_decompositions()) pages_[row.code_point >> 8] = true;
-  }
-  std::vector<bool> pages_;  // 256 code points each: whether one of them is decomposed
 };
 
 /// Puts decomposed characters in canonical order, in place.
@@ -159,7 +177,7 @@ std::string_view normalized_text(std::string_view text, NormalForm form, std::st
   const CanonicalTables& tables = CanonicalTables::instance();
   const bool compatible = form == NormalForm::kc || form == NormalForm::kd;
   const bool composes = form == NormalForm::c || form == NormalForm::kc;
-  const CompatibilityTables* const others = compatible ? &CompatibilityTables::instance() : nullptr;
+  const Decompositions* const others = compatible ? &compatibility_tables() : nullptr;
   buffer.clear();
   std::vector<std::uint32_t> pending;  // characters that later ones may still change
   const auto flush = [&] {
@@ -181,7 +199,10 @@ std::string_view normalized_text(std::string_view text, NormalForm form, std::st
     if (c.value < kFirstMark || inert) flush();
     if (inert) {
       buffer.append(text, at, c.bytes);
-    } else if (others == nullptr || !others->decompose(c.value, pending)) {
+    } else if (const auto parts = others == nullptr ? std::span<const char32_t>() : others->of(c.value);
+               !parts.empty()) {
+      pending.insert(pending.end(), parts.begin(), parts.end());
+    } else {
       tables.decompose(c.value, pending);
     }
     at += c.bytes;

@@ -1,7 +1,6 @@
-// Unicode data beyond the character classes of the split patterns: characters that words consist of (\w), combining
-// classes, canonical decompositions and grapheme clusters. From unicode_tables.cpp, which
-// scripts/tables/make_unicode_tables.py makes. All tables are ascending; a code point that is in none of a table's rows
-// has the default.
+// Unicode data beyond the character classes of the split patterns: combining classes, decompositions and grapheme
+// clusters. From unicode_tables.cpp, which scripts/tables/make_unicode_tables.py makes. All tables are ascending; a
+// code point that is in none of a table's rows has the default.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +19,17 @@ struct CombiningRange {
   std::uint32_t first, last;
   std::uint8_t of;
 };
-/// One level; `second` is 0 for a singleton. `composes`: NFC puts the two together again.
-struct Decomposition {
-  std::uint32_t code_point, first, second;
-  bool composes;
+/// Code points [first, last], each decomposed to this many `parts` of its table.
+struct DecompositionRun {
+  std::uint32_t first, last;
+  std::uint8_t parts;
+};
+/// `parts` has those of the first code point of the first run, then of the next one, and so on. kFollowing + n stands
+/// for n parts, each one above the part before it.
+inline constexpr char32_t kFollowing = 1u << 31;
+struct DecompositionTable {
+  std::span<const DecompositionRun> runs;
+  std::span<const char32_t> parts;
 };
 
 inline bool contains(std::span<const CodePointRange> ranges, std::uint32_t code_point) {
@@ -33,15 +39,18 @@ inline bool contains(std::span<const CodePointRange> ranges, std::uint32_t code_
   return after != ranges.begin() && code_point <= std::prev(after)->last;
 }
 
-std::span<const CodePointRange> word_ranges();
 /// Digits of the pre-tokenizer Digits, which follows a newer Unicode, that the split patterns do not count as \p{N}.
 std::span<const CodePointRange> late_digit_ranges();
-/// Grapheme clusters: characters that join what is before them, that join what is after them, and (below U+10000) that
-/// no mark joins.
-std::span<const CodePointRange> grapheme_extenders();
+/// Grapheme clusters: characters that join what is before them and are no marks, or the reverse; that join what is
+/// after them; and (below U+10000) that no mark joins.
+std::span<const CodePointRange> grapheme_extender_exceptions();
 std::span<const CodePointRange> grapheme_prefixes();
 std::span<const CodePointRange> grapheme_controls();
 std::span<const CombiningRange> combining_ranges();
-std::span<const Decomposition> canonical_decompositions();
+/// One level: one part or two. NFC composes two again, but for the exclusions.
+DecompositionTable canonical_decompositions();
+std::span<const CodePointRange> composition_exclusions();
+/// In full (NFKC, NFKD), not yet in canonical order with the characters around them.
+DecompositionTable compatibility_decompositions();
 
 }  // namespace megatron

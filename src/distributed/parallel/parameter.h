@@ -44,7 +44,7 @@ struct Initialization {
 /// In place of the index of a parameter, constant or tie: there is none.
 inline constexpr int kNone = -1;
 
-/// In place of the number of a layer: what comes before all of them in the forward pass, or after them.
+/// Values of Parameter::layer for what the forward pass uses before all layers, or after them.
 inline constexpr std::int64_t kBeforeLayers = -1, kAfterLayers = std::numeric_limits<std::int64_t>::max();
 
 struct Parameter {
@@ -61,8 +61,8 @@ struct Parameter {
   int tie = kNone;    ///< the grid's tie whose stages hold the same box, over which the gradient must be summed
   bool owner = true;  ///< exactly one rank of each copy of the model counts each element. A copy of the model is tensor
                       ///< × pipeline; of its experts tensor × pipeline × expert
-  int measured_by = kNone;  ///< index of the parameter whose gradient measures the errors of this one's, which is 0 in
-                            ///< exact arithmetic
+  int measured_by = kNone;  ///< index of the parameter whose gradient is the scale for errors of this one's, which is 0
+                            ///< in exact arithmetic, or nearly
   Initialization initialization;
 
   bool adjacent = false;   ///< lies directly after its predecessor
@@ -81,7 +81,7 @@ struct ModelState : Parameter {
   std::int64_t row = 0;  ///< its row of the counts that change it: the layer's place among those that have such numbers
 };
 
-/// Numbers that an optimizer keeps of a parameter's elements: f32, one of each.
+/// A state of the optimizer: f32, one number per element of a parameter.
 struct NamedState {
   std::string name;  ///< as its update rule and checkpoints have it: "m"
   Tensor numbers;
@@ -146,7 +146,8 @@ class ParameterStore {
   /// Says that the parameter has copies on the stages of a tie of the grid: their gradients are summed, one counts.
   void mark_tied(int index, int tie, bool owner);
 
-  /// Says that the parameter's gradient is 0 in exact arithmetic: its errors are measured by the gradient of `by`.
+  /// Says that the parameter's gradient is 0 in exact arithmetic, or nearly: the gradient of `by` is the scale for its
+  /// errors.
   void mark_measured(int index, int by);
 
   /// Registers numbers that layers compute with and that are not trained (slopes, frequencies): f32, on the device from

@@ -230,7 +230,8 @@ void chat(const Conversation& conversation, const ChatForm& form, InterruptFlag&
       };
     }
     const auto results = generator.make(jobs, options, conversation.search, listeners);
-    const std::string made = results.empty() ? "" : message_of(without_space_in_front(results.front().text), form.chat);
+    const std::string text = results.empty() ? "" : without_space_in_front(results.front().text);
+    const std::string made = message_of(text, form.chat, generator.tokenizer());
     messages.push_back({"assistant", world.broadcast_text(made, 0)});
     if (world.rank() == 0) conversation.print((streams ? "" : made) + "\n");
   }

@@ -25,6 +25,7 @@ ColumnParallelLinear declare_key_value(ParameterBuilder& builder, const std::str
   int bias = kNone;
   if (sizes.bias) {
     bias = builder.column_parallel_bias(name + ".key.bias", keys, /*adjacent=*/false, groups);
+    internal_check(builder.store().at(query_bias).name == name + ".query.bias", "the query's bias is declared last");
     builder.store().mark_measured(bias, query_bias);
     builder.column_parallel_bias(name + ".value.bias", keys, /*adjacent=*/true, groups);
   }

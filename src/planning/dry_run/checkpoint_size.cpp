@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/manifest.h"
 #include "checkpoint/store/rank_file.h"
 #include "config/schema/print.h"
@@ -79,6 +80,12 @@ std::int64_t planned_checkpoint_bytes(const Config& config, const std::vector<Me
     bytes = numbers * number + tables * shape.ranks() / static_cast<std::int64_t>(ranks.size());
   }
   return bytes + manifest_bytes(config, tensors, bytes);
+}
+
+std::int64_t free_bytes_for_checkpoint(const Config& config, const std::vector<MemoryPlan>& stages) {
+  std::int64_t numbers = 0;
+  for (const MemoryPlan& plan : stages) numbers += plan.stage_numbers;
+  return room_for_checkpoint(numbers, grid_shape(config).ranks());
 }
 
 double save_seconds(std::int64_t bytes, const DiskSpeed& disk) {

@@ -15,6 +15,9 @@ namespace megatron {
 /// counted, the tables and the manifest are made; of more than 64 ranks the tables of some stand for all.
 std::int64_t planned_checkpoint_bytes(const Config& config, const std::vector<MemoryPlan>& stages);
 
+/// Bytes that must be free before one is written, and so at the start: room_for_checkpoint() of these numbers.
+std::int64_t free_bytes_for_checkpoint(const Config& config, const std::vector<MemoryPlan>& stages);
+
 /// Seconds that one process, or one disk, takes for this number of bytes.
 double save_seconds(std::int64_t bytes, const DiskSpeed& disk);
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "backend/ops/backends.h"
 #include "base/text/text.h"
@@ -17,6 +18,7 @@
 #include "planning/dry_run/parameter_table.h"
 #include "planning/dry_run/plan_text.h"
 #include "planning/dry_run/split_report.h"
+#include "planning/dry_run/start_paths.h"
 #include "training/pipeline/simulate.h"
 #include "training/step/compute.h"
 #include "training/step/datasets.h"
@@ -58,16 +60,22 @@ std::string describe_splits(const Config& config, const Datasets& datasets) {
   return text;
 }
 
-/// Data that a machine lacks can be planned without. What is there and cannot be read stops a training run too.
-bool has_file_of_examples(const Config& config) {
-  if (!config.task.given()) return false;
+/// Whether an error is about the contents of a task's files. Files that a machine lacks can be planned without; what is
+/// there and cannot be read stops a training run too.
+bool is_of_existing_examples(const Config& config, const Error& error) {
+  if (!config.task.given() || error.kind() != ErrorKind::data) return false;
+  bool any = false;
   for (const Blend* files : {&config.data.train, &config.data.validation, &config.data.test}) {
     for (const BlendPart& part : files->parts) {
       std::error_code unknown;
-      if (std::filesystem::exists(part.path, unknown)) return true;
+      if (std::filesystem::exists(part.path, unknown)) {
+        any = true;
+      } else if (std::string_view(error.what()).starts_with(part.path + " cannot be read: ")) {
+        return false;  // as RegularFile words it
+      }
     }
   }
-  return false;
+  return any;
 }
 
 int count_ranks(const ParallelConfig& parallel) {
@@ -99,7 +107,7 @@ PlannedData resolve_for_plan(Config& config, int ranks) {
     }
     for (const std::string& note : data.datasets->notes()) data.notes += note + "\n";
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::data && has_file_of_examples(config)) throw;
+    if (is_of_existing_examples(config, error)) throw;
     data.notes = fmt::format("data: planned without ({})", error.what());
     if (config.model.vocab_size == 0) {
       config.model.vocab_size = kByteVocabulary;
@@ -145,11 +153,18 @@ std::string dry_run(Config config, int ranks) {
   if (facts && machine.free_memory) *machine.free_memory += facts->host_bytes;  // this program holds them once
   const MachinePlan here = plan_for_machine(config, stages, facts ? &*facts : nullptr, machine, shape.ranks());
   text += wrapped(here.text);
-  if (!facts || !built || !in_numbers.empty() || !not_in_numbers.empty()) return text;
-  if (shape.ranks() > most_ranks_here(machine.cores))
-    return text + "this run can be trained where its ranks have what they need\n";
-  if (here.obstacles.empty()) return text + "this run can be trained as it is\n";
-  return text + fmt::format("this run cannot be trained on this machine: {}\n", fmt::join(here.obstacles, "; "));
+  StartPaths paths = examine_start_paths(config);
+  paths.warnings.insert(paths.warnings.end(), here.warnings.begin(), here.warnings.end());
+  for (const std::string& warning : paths.warnings) text += wrapped("warning: " + warning + "\n");
+  const bool complete = facts && built && in_numbers.empty() && not_in_numbers.empty();
+  if (complete) paths.obstacles.insert(paths.obstacles.end(), here.obstacles.begin(), here.obstacles.end());
+  if (!paths.obstacles.empty()) {
+    return text + fmt::format("this run cannot be trained on this machine: {}\n", fmt::join(paths.obstacles, "; "));
+  }
+  if (!complete) return text;
+  const bool elsewhere = shape.ranks() > most_ranks_here(machine.cores);
+  return text + (elsewhere ? "this run can be trained where its ranks have what they need\n"
+                           : "this run can be trained as it is\n");
 }
 
 std::string list_parameters(Config config, int ranks) {

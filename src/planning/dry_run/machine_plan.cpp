@@ -10,6 +10,7 @@
 #include "base/system/memory_usage.h"
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
+#include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/free_space.h"
 #include "config/schema/run_schedule.h"
 #include "distributed/process/cores.h"
@@ -83,6 +84,34 @@ void describe_here(const Config& config, const std::vector<MemoryPlan>& stages, 
   if (step) plan.text += describe_time(config, *step, machine.speed);
 }
 
+double bytes_of(std::int64_t checkpoints, std::int64_t size) {
+  return static_cast<double>(checkpoints) * static_cast<double>(size);
+}
+
+/// Says where one checkpoint of `size` bytes, which takes `room` while it is written, or all that the run keeps do not
+/// fit the `free` bytes of the disk. Checkpoints that the run has already count as room for these.
+void describe_room(const Config& config, std::int64_t size, std::int64_t room, std::int64_t free,
+                   std::optional<double> run_seconds, MachinePlan& plan) {
+  const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
+  const std::string& directory = config.run.directory;
+  if (free < room) {
+    plan.obstacles.push_back(
+        fmt::format("a checkpoint needs {} in {}, and {} are free", bytes(room), directory, bytes(free)));
+    return;
+  }
+  const std::optional<std::int64_t> kept = checkpoints_at_a_time(config, run_seconds);
+  const double all = kept ? bytes_of(*kept, size) : 0;
+  if (all <= static_cast<double>(free)) return;
+  std::int64_t held = 0;
+  for (const FoundCheckpoint& found : find_checkpoints(directory)) held += found.bytes;
+  if (all <= static_cast<double>(free + held)) return;
+  plan.warnings.push_back(fmt::format(
+      "{} checkpoints at a time take {} in {}, where {} are free{}: later ones will not be saved; make room, keep "
+      "fewer (checkpoint.keep_last) or choose another run.directory",
+      *kept, format_bytes(all), directory, bytes(free),
+      held > 0 ? fmt::format(" and {} are held by its checkpoints", bytes(held)) : ""));
+}
+
 }  // namespace
 
 std::string describe_disk(const Config& config, std::int64_t size, const Machine* machine,
@@ -92,7 +121,7 @@ std::string describe_disk(const Config& config, std::int64_t size, const Machine
   std::string text = fmt::format("disk      a checkpoint is {}", format_bytes(static_cast<double>(size)));
   if (!kept) text += ", and all are kept";
   if (kept && *kept > 1) {
-    text += fmt::format(", {} at a time {}", *kept, format_bytes(static_cast<double>(*kept * size)));
+    text += fmt::format(", {} at a time {}", *kept, format_bytes(bytes_of(*kept, size)));
   }
   const bool measured = machine != nullptr && machine->disk;
   const double save = save_seconds(size, measured ? *machine->disk : DiskSpeed{0, kUsualBytesPerSecond});
@@ -145,10 +174,8 @@ MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>
         counted(ranks_here, "rank"), counted(machine.cores, "core"));
     return plan;
   }
-  if (machine.free_disk && !config.checkpoint.never && *machine.free_disk < size) {
-    plan.obstacles.push_back(fmt::format("a checkpoint needs {} in {}, and {} are free",
-                                         format_bytes(static_cast<double>(size)), config.run.directory,
-                                         format_bytes(static_cast<double>(*machine.free_disk))));
+  if (machine.free_disk && !config.checkpoint.never) {
+    describe_room(config, size, free_bytes_for_checkpoint(config, stages), *machine.free_disk, run, plan);
   }
   if (on_host_memory(config.run)) {
     describe_here(config, stages, data != nullptr ? *data : DataFacts{}, machine, ranks_here, step, plan);

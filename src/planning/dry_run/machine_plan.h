@@ -29,6 +29,7 @@ Machine measure_machine(const Config& config);
 struct MachinePlan {
   std::string text;                    ///< whole lines
   std::vector<std::string> obstacles;  ///< to training here, each half a sentence; empty: none
+  std::vector<std::string> warnings;   ///< threats to a run that can begin
 };
 
 /// `config` resolved; `data` null: planned without. `ranks_here`: of all ranks, those on this machine. More than

@@ -89,6 +89,7 @@ class Work {
     return of_parameters(moved("adamw", a.value, a.value, a.gradient, a.m, a.m, a.v, a.v));
   }
   static Memory sgd(const SgdArgs& a) { return of_parameters(moved("sgd", a.value, a.value, a.gradient, a.m, a.m)); }
+  static Memory lion(const LionArgs& a) { return of_parameters(moved("lion", a.value, a.value, a.gradient, a.m, a.m)); }
   static Memory square_sum(const SquareSumArgs& a) { return of_parameters(moved("square_sum", a.x)); }
   static Memory divide_by_norm(const DivideByNormArgs& a) { return of_parameters(moved("divide_by_norm", a.x, a.x)); }
   static Memory judge_step(const JudgeStepArgs& a) {

@@ -52,10 +52,6 @@ std::string yes_or_no(const Key& key, const std::string& answer) {
 
 }  // namespace
 
-bool always(const Draft&) {
-  return true;
-}
-
 bool has_own_sizes(const Draft& draft) {
   return draft.config.model.preset.empty();
 }
@@ -70,16 +66,13 @@ Question about(const std::string& section, const std::string& name) {
           .text = text_of(*key),
           .kind = kind_of(*key),
           .help = [key](const Draft&) { return std::string(key->help) + "\n" + facts_of_key(*key); },
-          .asked = always,
-          .propose = [](Draft&) {},
           .read = [key](const std::string& answer,
                         Draft& draft) { return set_value(*key, yes_or_no(*key, answer), draft.config); },
           .value =
               [key](const Draft& draft) {
                 const std::string value = print_value(*key, draft.config);
                 return value.empty() ? std::string(key->absent) : without_quotes(value);
-              },
-          .settle = [](Draft&) { return std::string(); }};
+              }};
 }
 
 }  // namespace megatron

@@ -9,7 +9,6 @@
 
 namespace megatron {
 
-bool always(const Draft& draft);
 bool has_own_sizes(const Draft& draft);  ///< its model is no preset
 
 /// A key's question by default: always asked, with the value that the draft has already.

@@ -66,11 +66,9 @@ void add_machine(std::vector<Question>& all) {
                            "The launcher starts this number of ranks; it is not part of the input file. The next "
                            "questions are about how they share the run.");
                      },
-                 .asked = always,
                  .propose = [](Draft& draft) { draft.ranks = 1; },
                  .read = read_ranks,
-                 .value = [](const Draft& draft) { return std::to_string(draft.ranks); },
-                 .settle = [](Draft&) { return std::string(); }});
+                 .value = [](const Draft& draft) { return std::to_string(draft.ranks); }});
   std::vector<std::string_view> names;
   for (const ShippedFile& hardware : shipped_hardware()) names.push_back(hardware.name);
   all.push_back({.section = section,
@@ -87,8 +85,7 @@ void add_machine(std::vector<Question>& all) {
                  .asked = on_cuda,
                  .propose = [first = std::string(names.front())](Draft& draft) { draft.hardware = first; },
                  .read = read_hardware_name,
-                 .value = [](const Draft& draft) { return draft.hardware; },
-                 .settle = [](Draft&) { return std::string(); }});
+                 .value = [](const Draft& draft) { return draft.hardware; }});
 }
 
 // ---- Length, batches, learning rate ----
@@ -148,11 +145,8 @@ void add_length(std::vector<Question>& all) {
                        }
                        return text;
                      },
-                 .asked = always,
-                 .propose = [](Draft&) {},
                  .read = read_length,
-                 .value = [](const Draft& draft) { return draft.length; },
-                 .settle = [](Draft&) { return std::string(); }});
+                 .value = [](const Draft& draft) { return draft.length; }});
   for (const std::string& name : length_keys()) {
     all.push_back(with_default(
         if_asked(about(section, "train." + name), [name](const Draft& draft) { return draft.length == name; }),

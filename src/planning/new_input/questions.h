@@ -20,15 +20,15 @@ struct Question {
   std::function<std::string(const Draft&)> help;
 
   /// Whether the answers before it leave something to ask.
-  std::function<bool(const Draft&)> asked;
+  std::function<bool(const Draft&)> asked = [](const Draft&) { return true; };
   /// Puts the default into the draft.
-  std::function<void(Draft&)> propose;
+  std::function<void(Draft&)> propose = [](Draft&) {};
   /// Puts the answer into the draft, or returns what is wrong with it.
   std::function<std::string(const std::string& answer, Draft&)> read;
   /// The draft's value as people type it.
   std::function<std::string(const Draft&)> value;
   /// Draws conclusions from the value; returns lines for the user. Throws Error if the value does not do after all.
-  std::function<std::string(Draft&)> settle;
+  std::function<std::string(Draft&)> settle = [](Draft&) { return std::string(); };
 };
 
 /// For a file of this path, whose name is that of the data and the run's directory by default.

@@ -21,9 +21,9 @@ double relative(const ComparedNumber& number) {
   return number.here == number.reference ? 0 : std::abs(number.here - number.reference) / std::abs(number.reference);
 }
 
-double largest_relative(const std::vector<TensorDifference>& differences) {
+double largest_relative(const std::vector<TensorDeviation>& differences) {
   double largest = 0;
-  for (const TensorDifference& difference : differences) largest = std::max(largest, difference.relative);
+  for (const TensorDeviation& difference : differences) largest = std::max(largest, difference.relative);
   return largest;
 }
 
@@ -61,13 +61,12 @@ void ParityReport::allow_precision(const std::vector<StepComparison>& precision)
   raise(precision_, precision, kPrecisionMargin);
 }
 
-void ParityReport::allow_update_rounding(const std::vector<TensorDifference>& parameters) {
-  const std::vector<TensorDifference>& gradients = comparison_.steps.front().gradients;
+void ParityReport::allow_update_rounding(const std::vector<TensorDeviation>& parameters) {
+  const std::vector<TensorDeviation>& gradients = comparison_.steps.front().gradients;
   for (std::size_t t = 0; t < std::min(parameters.size(), update_rounding_.size()); ++t) {
-    const TensorDifference& moved = parameters[t];
-    const bool has_gradient = std::any_of(gradients.begin(), gradients.end(), [&](const TensorDifference& gradient) {
-      return gradient.name == moved.name;
-    });
+    const TensorDeviation& moved = parameters[t];
+    const bool has_gradient = std::any_of(gradients.begin(), gradients.end(),
+                                          [&](const TensorDeviation& gradient) { return gradient.name == moved.name; });
     if (!has_gradient && std::isfinite(moved.distance)) {
       update_rounding_[t] = std::max(update_rounding_[t], moved.distance);
     }
@@ -100,7 +99,7 @@ bool ParityReport::loss_beyond(std::size_t step) const {
 }
 
 bool ParityReport::gradient_beyond(std::size_t step, std::size_t tensor) const {
-  const TensorDifference& difference = comparison_.steps[step].gradients[tensor];
+  const TensorDeviation& difference = comparison_.steps[step].gradients[tensor];
   return difference.relative > tolerance_.gradient && difference.distance > allowed(step, 1 + tensor);
 }
 
@@ -120,7 +119,7 @@ std::size_t ParityReport::first_step_beyond() const {
 }
 
 bool ParityReport::parameter_beyond(std::size_t tensor) const {
-  const TensorDifference& difference = comparison_.parameters[tensor];
+  const TensorDeviation& difference = comparison_.parameters[tensor];
   return difference.relative > kUpdateTolerance && difference.distance > update_rounding_[tensor];
 }
 
@@ -144,22 +143,22 @@ std::string ParityReport::tables() const {
                    largest_relative(gradients));
   }
   const std::size_t shown = std::max<std::size_t>(first_step_beyond(), 1);
-  std::vector<TensorDifference> worst = comparison_.steps[shown - 1].gradients;
+  std::vector<TensorDeviation> worst = comparison_.steps[shown - 1].gradients;
   const std::size_t count = worst.size();
   std::stable_sort(worst.begin(), worst.end(), [](const auto& a, const auto& b) { return a.relative > b.relative; });
   if (worst.size() > kRowsShown) worst.resize(kRowsShown);
   fmt::format_to(out, "  gradients of step {}, the {} of {} that differ most:\n", shown, worst.size(), count);
   fmt::format_to(out, "  {:>10} {:>12} {:>5}   {}", "difference", "relative to", "rank", "parameter");
-  for (const TensorDifference& row : worst) {
+  for (const TensorDeviation& row : worst) {
     fmt::format_to(out, "\n  {:>10.1e} {:>12.6g} {:>5}   {}", row.relative, row.scale, row.rank, row.name);
   }
   return text;
 }
 
 std::string ParityReport::gradient_failure(std::size_t step) const {
-  const std::vector<TensorDifference>& gradients = comparison_.steps[step].gradients;
+  const std::vector<TensorDeviation>& gradients = comparison_.steps[step].gradients;
   const std::vector<std::size_t> beyond = gradients_beyond(step);
-  const TensorDifference& last = gradients[beyond.back()];  // the nearest to the loss
+  const TensorDeviation& last = gradients[beyond.back()];  // the nearest to the loss
   const std::string text = fmt::format("{} of {} gradients of step {} are off by more than {:.0e}", beyond.size(),
                                        gradients.size(), step + 1, tolerance_.gradient);
   if (beyond.size() == 1) {
@@ -209,10 +208,10 @@ std::string ParityReport::failure() const {
     break;
   }
   std::size_t updated_otherwise = 0;
-  const TensorDifference* worst = nullptr;
+  const TensorDeviation* worst = nullptr;
   for (std::size_t t = 0; t < comparison_.parameters.size(); ++t) {
     if (!parameter_beyond(t)) continue;
-    const TensorDifference& parameter = comparison_.parameters[t];
+    const TensorDeviation& parameter = comparison_.parameters[t];
     ++updated_otherwise;
     if (worst == nullptr || parameter.relative > worst->relative) worst = &parameter;
   }
@@ -238,7 +237,7 @@ std::string ParityReport::summary() const {
     } else {
       ++rounding_losses;
     }
-    for (const TensorDifference& difference : at.gradients) {
+    for (const TensorDeviation& difference : at.gradients) {
       ++gradients;
       if (difference.relative <= tolerance_.gradient) {
         gradient = std::max(gradient, difference.relative);

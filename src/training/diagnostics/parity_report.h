@@ -32,15 +32,15 @@ struct ComparedNumber {
 
 struct StepComparison {
   ComparedNumber loss, norm;
-  std::vector<TensorDifference> gradients;  ///< in the order of the model
+  std::vector<TensorDeviation> gradients;  ///< in the order of the model
   /// The least router gap; infinite in a model without experts.
   ComparedNumber gap = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
 };
 
 struct RunComparison {
   std::vector<StepComparison> steps;
-  std::vector<TensorDifference> parameters;  ///< after the last step, relative to how far they have moved
-  std::string copies;                        ///< copies of parameters that differ, in words; empty: none
+  std::vector<TensorDeviation> parameters;  ///< after the last step, relative to how far they have moved
+  std::string copies;                       ///< copies of parameters that differ, in words; empty: none
 };
 
 class ParityReport {
@@ -62,7 +62,7 @@ class ParityReport {
   /// `parameters`: those of such a run after all steps. Those without a gradient, a router's choice bias, which moves
   /// by whole steps, may then be as far from the reference as this or an earlier run has moved them. All others are
   /// updated by the reference's gradients, so that rounding excuses nothing.
-  void allow_update_rounding(const std::vector<TensorDifference>& parameters);
+  void allow_update_rounding(const std::vector<TensorDeviation>& parameters);
 
   /// The first step (from 1) whose loss or gradients differ by more than they may; 0: none does.
   std::size_t first_step_beyond() const;

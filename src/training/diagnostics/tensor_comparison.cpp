@@ -230,8 +230,8 @@ void set_tensors(Communicator& world, const WholeTensors* reference, const std::
   });
 }
 
-std::vector<TensorDifference> compare_tensors(Communicator& world, const WholeTensors* reference,
-                                              const std::vector<TensorSlice>& held, double unit, Device& device) {
+std::vector<TensorDeviation> compare_tensors(Communicator& world, const WholeTensors* reference,
+                                             const std::vector<TensorSlice>& held, double unit, Device& device) {
   const std::vector<Header> headers = share_headers(world, reference);
   require_known(world, headers, held);
   const auto tensors = static_cast<std::int64_t>(headers.size());
@@ -254,9 +254,9 @@ std::vector<TensorDifference> compare_tensors(Communicator& world, const WholeTe
   for (std::size_t t = 0; t < headers.size(); ++t) worst_rank[t] = own[t] == worst[t] ? world.rank() : -1;
   world.all_reduce(Tensor(worst_rank.data(), {tensors}, DType::f64), Reduce::maximum);
 
-  std::vector<TensorDifference> differences;
+  std::vector<TensorDeviation> differences;
   for (std::size_t t = 0; t < headers.size(); ++t) {
-    TensorDifference& difference = differences.emplace_back();
+    TensorDeviation& difference = differences.emplace_back();
     difference.name = headers[t].name;
     difference.scale = headers[t].scale;
     difference.distance = std::sqrt(std::max(sums[t] / copies[t], worst[t]));

@@ -35,7 +35,7 @@ struct WholeTensors {
   void move_to(const std::vector<TensorSlice>& slices, double floor, Device& device);
 };
 
-struct TensorDifference {
+struct TensorDeviation {
   std::string name;
   double scale = 0;  ///< the reference tensor's
   /// ‖Δ‖ of the layout's tensor from the reference; of the worst rank's part alone if that is more.
@@ -49,8 +49,8 @@ struct TensorDifference {
 /// finite has an infinite difference. Every element of every tensor must be held, by as many ranks as any other of its
 /// tensor and by each of them once: else, and for a tensor that the reference lacks, Error(internal) on all ranks, with
 /// the tensor's name.
-std::vector<TensorDifference> compare_tensors(Communicator& world, const WholeTensors* reference,
-                                              const std::vector<TensorSlice>& held, double unit, Device& device);
+std::vector<TensorDeviation> compare_tensors(Communicator& world, const WholeTensors* reference,
+                                             const std::vector<TensorSlice>& held, double unit, Device& device);
 
 /// Sets `held` to what the reference, which rank 0 alone passes, has there, multiplied by `unit`. Collective.
 void set_tensors(Communicator& world, const WholeTensors* reference, const std::vector<TensorSlice>& held, double unit,

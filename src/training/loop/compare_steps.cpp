@@ -16,8 +16,8 @@ const WholeTensors* at(const std::vector<WholeTensors>& tensors, std::int64_t st
   return tensors.empty() ? nullptr : &tensors[static_cast<std::size_t>(step)];
 }
 
-bool any_infinite(const std::vector<TensorDifference>& differences) {
-  for (const TensorDifference& difference : differences) {
+bool any_infinite(const std::vector<TensorDeviation>& differences) {
+  for (const TensorDeviation& difference : differences) {
     if (!std::isfinite(difference.distance)) return true;
   }
   return false;

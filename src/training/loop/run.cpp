@@ -14,9 +14,11 @@
 #include "distributed/process/node_memory.h"
 #include "distributed/process/run_lock.h"
 #include "monitoring/reports/history.h"
+#include "planning/dry_run/checkpoint_size.h"
 #include "planning/dry_run/machine_plan.h"
 #include "planning/dry_run/plan_text.h"
 #include "planning/dry_run/split_report.h"
+#include "planning/dry_run/start_paths.h"
 #include "training/loop/finished_run.h"
 #include "training/loop/run_start.h"
 #include "training/loop/shared_directory.h"
@@ -40,6 +42,7 @@ void warn(Log& log, const std::vector<std::string>& warnings) {
 ResolvedRun resolve_run(const Config& given, Communicator& world, bool fresh, std::vector<std::string>& warnings,
                         Log& log) {
   tell_phase(world, "start");
+  on_rank_0(world, [&] { require_run_folder(given.run.directory); });
   ResolvedRun run = agree_on_run(given, world, warnings, fresh);
   tell_phase(world, "checkpoint");
   if (fresh) run.config.run.directory = choose_fresh_directory(world, run.config.run.directory, log);
@@ -54,6 +57,8 @@ std::unique_ptr<RunLock> prepare_directory(Communicator& world, const Config& co
            "run.directory = \"{}\" holds a run already and checkpoint.resume = false; name another directory, "
            "resume, or give --fresh, which starts over in a directory with another suffix",
            directory);
+    std::vector<std::string> told_when_loaded;
+    if (!directory_has_run(directory)) require_named_checkpoint(config.checkpoint, told_when_loaded);
     check_writable(directory);
     lock = std::make_unique<RunLock>(directory, log);
     HangWords::clear(directory);  // left by a job that was aborted
@@ -70,10 +75,8 @@ void write_config(Communicator& world, const Config& config) {
 void check_checkpoint_space(Communicator& world, const Config& config, const std::vector<MemoryPlan>& stages) {
   if (config.checkpoint.never) return;
   on_rank_0(world, [&] {
-    std::int64_t numbers = 0;
-    for (const MemoryPlan& plan : stages) numbers += plan.stage_numbers;
     // The newest good one stays until its successor is complete.
-    check_free_space(config.run.directory, room_for_checkpoint(numbers, world.size()));
+    check_free_space(config.run.directory, free_bytes_for_checkpoint(config, stages));
   });
 }
 
@@ -120,7 +123,9 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
   const auto ranks_here = static_cast<int>(std::count(hosts.begin(), hosts.end(), environment.host));
   // The ranks hold their examples already, so that less is free.
   if (machine.free_memory) *machine.free_memory += data.host_bytes * static_cast<std::size_t>(ranks_here);
-  log.info(wrapped(plan_for_machine(config, stages, &data, machine, ranks_here).text));
+  const MachinePlan plan = plan_for_machine(config, stages, &data, machine, ranks_here);
+  log.info(wrapped(plan.text));
+  warn(log, plan.warnings);
   warn(log, warnings);
 }
 

@@ -61,7 +61,7 @@ void update_muon(Ops& ops, Arena& scratch, const MuonSettings& settings, const M
 
 /// Bytes of scratch for a matrix. Workspace of verbs is not in it.
 std::size_t muon_workspace_bytes(std::int64_t rows, std::int64_t columns);
-/// Floating-point operations of an update, in products: all but what grows with the number of elements.
+/// Floating-point operations of the matrix products of an update; elementwise work is not counted.
 double muon_flops(std::int64_t rows, std::int64_t columns);
 
 }  // namespace megatron

@@ -62,7 +62,8 @@ class Optimizer {
     std::vector<NamedState> states;
   };
   State state(const FlatRange& range) const;
-  /// The whole memory of each state: f32, all ranges whose rule has it one after the other.
+  /// The whole memory of each rule's states: f32, all ranges of the rule one after the other. A name that two rules
+  /// have occurs twice.
   std::vector<NamedState> all_states() const;
   /// The whole master copy, of all ranges; absent where f32 values are the master.
   Tensor master_copy() const { return master_copy_; }
@@ -74,8 +75,8 @@ class Optimizer {
   static std::size_t state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups);
 
  private:
-  /// The memory of a rule's states, each as many numbers as its sections have. A rule that keeps other states with
-  /// other settings has several.
+  /// Memory of a rule's states: each has one number per element of the rule's sections. A rule that keeps other states
+  /// with other settings has several.
   struct RuleMemory {
     const UpdateRule* rule;
     Names names;
@@ -88,7 +89,8 @@ class Optimizer {
     std::size_t memory;  ///< index of its states'
     std::int64_t first;  ///< its place in each of these states
   };
-  /// The owned ranges, cut where the rule or its states change, and the rules without memory.
+  /// The owned ranges, cut where the rule or its states change, and the number of elements of each; nothing is
+  /// allocated yet.
   struct Division {
     std::vector<Section> sections;
     std::vector<RuleMemory> rules;

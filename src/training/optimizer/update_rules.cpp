@@ -30,11 +30,24 @@ void sgd(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
            .weight_decay = args.weight_decay});
 }
 
+void lion(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
+  ops.lion({.value = args.value,
+            .gradient = args.gradient,
+            .m = args.states[0],
+            .clip_factor = args.clip_factor,
+            .skip = args.skip,
+            .learning_rate = args.learning_rate,
+            .beta1 = static_cast<float>(config.beta1),
+            .beta2 = static_cast<float>(config.beta2),
+            .weight_decay = args.weight_decay});
+}
+
 constexpr std::array kRules{
     UpdateRule{.name = "adamw", .update = adamw},
     UpdateRule{.name = "sgd",
                .update = sgd,
                .is_stateless = [](const OptimizerConfig& config) { return config.momentum == 0; }},
+    UpdateRule{.name = "lion", .update = lion},
 };
 static_assert(same_names(kRules, kUpdateRules), "config/schema/update_rules.h has other rules");
 

@@ -1,4 +1,4 @@
-// UpdateRule: how an optimizer changes parameters, one row a rule. What other layers know of a rule is in the row of
+// UpdateRule: how an optimizer changes parameters, one row per rule. What other layers know of a rule is in the row of
 // the same name in config/schema/update_rules.h.
 #pragma once
 

@@ -124,7 +124,7 @@ StepVerdict UpdateStep::run(const UpdateSettings& settings, ConstTensor losses, 
 // Masters are counted as gradients are. Their sum takes the place of the gradients', which has no use after a step.
 double UpdateStep::parameter_norm() {
   const Tensor total = tensors_.model_square_sum;
-  optimizer_.wait_for_values();
+  optimizer_.wait_for_values();  // the sum over the copies must not overtake their gathers
   ops_.fill(total, 0);
   optimizer_.add_counted_squares_of_masters(CopyGroup::experts, total);
   if (!norm_over_experts() || grid_.expert().rank() == 0) {

@@ -26,8 +26,8 @@ std::int64_t micro_batches_per_step(const Config& config);
 /// Every number of them that occurs, ascending.
 std::vector<std::int64_t> micro_batch_counts(const Config& config);
 
-/// Result of a step's passes on this rank, which its update sums up over the ranks. Views of the replica's memory and
-/// of the counts that forward_backward() was given: valid until the replica's next pass, and as long as the latter.
+/// Result of a step's passes on this rank, which its update sums up over the ranks. The views are valid until the
+/// replica's next pass; loss_counts only as long as the counts that forward_backward() was given.
 struct StepSums {
   ConstTensor losses;                   ///< f64 [terms] on the device: what this rank's stages have added
   std::span<const double> loss_counts;  ///< by term: each mean is the sum over this

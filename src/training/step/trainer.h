@@ -28,7 +28,7 @@ struct StepResult {
   std::vector<double> loss_terms;   ///< by term, its mean; the loss is made of these (models/families/loss_terms.h)
   std::vector<double> loss_counts;  ///< by term: the mean is over so much (training/step/loss_counts.h)
   double loss_scale = 1;
-  std::optional<double> parameter_norm = {};  ///< after the update; the caller's to set, where it wants it
+  std::optional<double> parameter_norm = {};  ///< after the update; set by the training loop
   ExpertUse experts = {};                     ///< choices of its tokens, where the model has experts
   bool skipped = false;                       ///< the loss or the gradient was not finite: nothing was changed
   bool searching = false;  ///< skipped for its gradient alone, and a smaller loss scale may be all it takes

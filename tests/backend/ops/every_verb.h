@@ -222,6 +222,15 @@ inline Results flat_verbs(Ops& ops, std::int64_t n) {
            .weight_decay = 0.1f});
   keep(results, "sgd value", value);
   keep(results, "sgd m", m);
+  ops.lion({.value = value,
+            .gradient = gradient,
+            .m = m,
+            .clip_factor = one,
+            .skip = zero,
+            .learning_rate = 0.1f,
+            .weight_decay = 0.1f});
+  keep(results, "lion value", value);
+  keep(results, "lion m", m);
   Owned<double> total({1}, 0.25), wide({n});
   ops.square_sum({x, total});
   keep(results, "square_sum", total);

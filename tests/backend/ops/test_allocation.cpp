@@ -85,6 +85,7 @@ TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run",
   ops.judge_step({total, total, total, total, 1, 1, mean.tensor().slice(0, 0, 1), one, zero, bad_loss});
   ops.adamw({.value = dtable, .gradient = dtable, .m = dtable, .v = dtable, .clip_factor = one, .skip = zero});
   ops.sgd({.value = dtable, .gradient = dtable, .m = dtable, .clip_factor = one, .skip = zero});
+  ops.lion({.value = dtable, .gradient = dtable, .m = dtable, .clip_factor = one, .skip = zero});
   ops.normal({.y = x, .key = 1, .global_columns = h});
   ops.fill(x, 0);
   ops.copy(x, y);

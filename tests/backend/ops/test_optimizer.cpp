@@ -127,6 +127,66 @@ TEST_CASE("sgd: decay is part of the gradient and a skipped update does nothing"
   CHECK(value.values() == std::vector<float>{2.75f, -3.75f});
 }
 
+TEST_CASE("lion: follows its fp64 reference over several updates") {
+  const Backend backend = make_test_backend();
+  for (const std::int64_t n : {0, 1, 7, 33, 1000}) {
+    CAPTURE(n);
+    Owned<float> value = random_tensor({n}, 1), m({n});
+    std::vector<double> value64 = as_doubles(value), m64(value64.size());
+    const Owned<float> factor({1}, 0.5f), skip({1});
+    const double beta1 = static_cast<double>(0.9f), beta2 = static_cast<double>(0.95f);
+    const double rate = static_cast<double>(1e-2f), decay = static_cast<double>(0.1f);
+    std::int64_t turned = 0;
+    for (std::uint64_t step = 1; step <= 5; ++step) {
+      const Owned<float> gradient = random_tensor({n}, 20 + step);
+      backend.ops->lion({.value = value,
+                         .gradient = gradient,
+                         .m = m,
+                         .clip_factor = factor,
+                         .skip = skip,
+                         .learning_rate = 1e-2f,
+                         .beta1 = 0.9f,
+                         .beta2 = 0.95f,
+                         .weight_decay = 0.1f});
+      for (std::size_t i = 0; i < value64.size(); ++i) {
+        const double g = 0.5 * static_cast<double>(gradient.values()[i]);
+        const double mean = beta1 * m64[i] + (1 - beta1) * g;
+        if (mean * g < 0) ++turned;
+        value64[i] = value64[i] * (1 - rate * decay) - rate * (mean > 0 ? 1 : -1);
+        m64[i] = beta2 * m64[i] + (1 - beta2) * g;
+      }
+    }
+    CHECK(difference(m, m64, 1e-6) == "");
+    CHECK(difference(value, value64, 1e-6) == "");
+    if (n == 1000) CHECK(turned > 100);  // where the momentum decides
+  }
+}
+
+TEST_CASE("lion: rate and decay alone decide a step and 0 has no sign") {
+  const Backend backend = make_test_backend();
+  Owned<float> value({4}, 1.0f), m({4}, {0, 0, 0, 1});
+  const Owned<float> gradient({4}, {1e-30f, -1e30f, 0, -4}), bad({4}, std::numeric_limits<float>::quiet_NaN());
+  const Owned<float> factor({1}, 0.5f), advance({1}), skip({1}, 1.0f);
+  LionArgs args{.value = value,
+                .gradient = bad,
+                .m = m,
+                .clip_factor = factor,
+                .skip = skip,
+                .learning_rate = 0.25f,
+                .beta1 = 0.75f,
+                .beta2 = 0.5f,
+                .weight_decay = 0.5f};
+  backend.ops->lion(args);
+  CHECK(value.values() == std::vector<float>{1, 1, 1, 1});
+  CHECK(m.values() == std::vector<float>{0, 0, 0, 1});
+  args.gradient = gradient;
+  args.skip = advance;
+  backend.ops->lion(args);
+  // The last: the mean is 3/4 - 2/4, and the momentum turns: 1/2 - 2/2.
+  CHECK(value.values() == std::vector<float>{0.625f, 1.125f, 0.875f, 0.625f});
+  CHECK(m.values() == std::vector<float>{2.5e-31f, -2.5e29f, 0, -0.5f});
+}
+
 TEST_CASE("square_sum adds in double") {
   const Backend backend = make_test_backend();
   for (const std::int64_t n : {0, 1, 7, 33, 1000, 100000}) {
@@ -253,10 +313,10 @@ TEST_CASE("updates: any part of the parameters is updated like the whole") {
   const Backend backend = make_test_backend();
   const std::int64_t n = 1030;
   const Owned<float> gradient = random_tensor({n}, 1), value = random_tensor({n}, 2), factor({1}, 0.5f), skip({1});
-  const auto update = [&](std::int64_t first, std::int64_t count, bool adamw) {
+  const auto update = [&](std::int64_t first, std::int64_t count, std::string_view rule) {
     Owned<float> updated = value, m({n}, 0.25f), v({n}, 0.5f);
     const auto part = [&](Owned<float>& tensor) { return tensor.tensor().slice(0, first, count); };
-    if (adamw) {
+    if (rule == "adamw") {
       backend.ops->adamw({.value = part(updated),
                           .gradient = gradient.tensor().slice(0, first, count),
                           .m = part(m),
@@ -264,6 +324,13 @@ TEST_CASE("updates: any part of the parameters is updated like the whole") {
                           .clip_factor = factor,
                           .skip = skip,
                           .learning_rate = 0.1f});
+    } else if (rule == "lion") {
+      backend.ops->lion({.value = part(updated),
+                         .gradient = gradient.tensor().slice(0, first, count),
+                         .m = part(m),
+                         .clip_factor = factor,
+                         .skip = skip,
+                         .learning_rate = 0.1f});
     } else {
       backend.ops->sgd({.value = part(updated),
                         .gradient = gradient.tensor().slice(0, first, count),
@@ -274,12 +341,12 @@ TEST_CASE("updates: any part of the parameters is updated like the whole") {
     }
     return updated;
   };
-  for (const bool adamw : {true, false}) {
-    const Owned<float> whole = update(0, n, adamw);
+  for (const std::string rule : {"adamw", "lion", "sgd"}) {
+    const Owned<float> whole = update(0, n, rule);
     for (const std::int64_t first : {1, 4, 7}) {
       for (const std::int64_t count : {1, 33, 1021}) {
-        CAPTURE(adamw, first, count);
-        const Owned<float> part = update(first, count, adamw);
+        CAPTURE(rule, first, count);
+        const Owned<float> part = update(first, count, rule);
         std::int64_t wrong = 0;
         for (std::int64_t i = 0; i < n; ++i) {
           // Vectorised loops and their remainders may contract differently.

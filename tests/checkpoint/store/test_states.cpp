@@ -149,7 +149,8 @@ TEST_CASE("states: tensors with others of each come back from any layout", "[che
     CHECK(manifest_of(path).at("format_version") == "2.0");
     CHECK(manifest_of(path).at("content").at("states") == nlohmann::json{"m", "momentum", "v"});
     std::int64_t numbers = 0, stored = 0;
-    for (const auto& [name, tensor] : open_alone(path).tensors()) {
+    const CheckpointReader reader = open_alone(path);
+    for (const auto& [name, tensor] : reader.tensors()) {
       CHECK(tensor.states == states_by_shape(name));
       numbers += tensor.shape.elements() * static_cast<std::int64_t>(1 + tensor.states.size());
     }

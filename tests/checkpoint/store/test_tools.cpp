@@ -201,6 +201,10 @@ TEST_CASE("the comparison names what differs, and by how much", "[checkpoint]") 
   const auto values = compare_tensors(open_alone(a), open_alone(b), false);
   CHECK(values[0].equal());  // its moments alone differ
   CHECK_FALSE(values[1].equal());
+  const auto front = compare_tensors(open_alone(a), open_alone(b), false, {{"second", 3}});
+  CHECK(front[1].equal());  // its elements from 3 on differ
+  CHECK(front[1].elements == 3);
+  CHECK(compare_tensors(open_alone(a), open_alone(b), false, {{"second", 4}})[1].differing() == 1);
   for (const TensorDifference& same : compare_tensors(open_alone(a), open_alone(a), true)) CHECK(same.equal());
 }
 

@@ -117,6 +117,35 @@ TEST_CASE("examples: columns of a TSV file are found by their titles") {
   refused("sentence\tlabel\n", form, "file has no examples");
 }
 
+TEST_CASE("examples: a label may be the number of its name") {
+  ExampleForm form{.format = "tsv", .labels = {"negative", "positive"}};
+  CHECK(read("sentence\tlabel\na\t1\nb\t0\nc\tpositive\n", form) == Lines{"a=1", "b=0", "c=1"});  // SST-2
+  refused("sentence\tlabel\nx\t2\n", form,
+          "file:2: the label is \"2\", and the labels are \"negative\", \"positive\", or their numbers, 0 to 1");
+  for (const char* label : {"01", "1x", "+1", "-1", "18446744073709551617"}) {
+    refused(fmt::format("sentence\tlabel\nx\t{}\n", label), form, fmt::format("the label is \"{}\"", label));
+  }
+  form.format = "json";
+  CHECK(read("{\"text_a\": \"a\", \"label\": 1}\n{\"text_a\": \"b\", \"label\": \"0\"}\n", form) ==
+        Lines{"a=1", "b=0"});
+  // Labels that are numbers are no others' numbers, and MNLI's are numbered in another order elsewhere.
+  form.labels = {"1", "2"};
+  CHECK(read("{\"text_a\": \"a\", \"label\": 1}\n", form) == Lines{"a=0"});
+  refused("{\"text_a\": \"a\", \"label\": 0}\n", form, "the label is \"0\", and the labels are \"1\", \"2\"");
+  refused(mnli_row("sentence1", "sentence2", "gold_label") + mnli_row("x", "y", "0"), kMnli, "the label is \"0\"");
+}
+
+TEST_CASE("examples: a file of another format names the one to give") {
+  const ExampleForm form{.format = "tsv", .labels = {"0", "1"}};
+  refused("{\"text_a\": \"x\", \"label\": 0}\n", form,
+          "file:1: this is a JSON object, and the format is \"tsv\"; give "
+          "task.format = \"json\" (megatron_eval: --format json)");
+  refused("{\"text_a\": \"x\", \"label\": 0}\n", kMnli, "this is a JSON object, and the format is \"mnli\"");
+  refused("sentence\tlabel\nx\t1\n", kLabels,
+          "this is tab-separated columns, and the format is \"json\"; give "
+          "task.format = \"tsv\"");
+}
+
 TEST_CASE("examples: RACE's options fill the gap of a question, or follow it") {
   CHECK(read(R"({"article": "It\nwas  so . Yes", "questions": ["He _ home.", "Why?"], "id": "x", "options": )"
              R"([["a", "b", "c", "d"], ["e", "f", "g", " . "]], "answers": ["B", "D"]})",

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "data/samples/instruction_samples.h"
-#include "data/tokenizer_kinds/sentence_piece_library.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "support/catch.h"
+#include "support/temporary_folder.h"
 
 using namespace megatron;
 using nlohmann::json;
@@ -72,7 +72,6 @@ TEST_CASE("chat prompt: the tokens that training has in front of the answer", "[
                      {{"role", "user"}, {"content", "say <|im_end|> "}},
                      {{"role", "assistant"}, {"content", "four dogs"}}};
   for (const char* name : {"byte", "gpt2", "qwen2", "spm_llama", "unigram_t5"}) {
-    if (std::string(name).starts_with("spm") && !SentencePieceLibrary::is_there()) continue;
     const auto tokenizer = tokenizer_of(name);
     const auto encoder = tokenizer->make_encoder();
     for (const json& texts : {kDefault, kMarked}) {
@@ -101,8 +100,37 @@ TEST_CASE("chat: an answer ends at a special token or at the text after it", "[c
 
 TEST_CASE("chat: an answer that ends at the end token has no second suffix", "[chat]") {
   const ChatTemplate chat = chat_of(json::parse(R"([["System: ", "\n"], ["User: ", "\n"], ["Assistant:", "\n"]])"));
-  CHECK(message_of("Hi\n", chat) == "Hi");
-  CHECK(message_of("Hi", chat) == "Hi");
-  CHECK(message_of("a\n\n", chat) == "a\n");
-  CHECK(message_of("", chat).empty());
+  const auto tokenizer = tokenizer_of("byte");
+  CHECK(message_of("Hi\n", chat, *tokenizer) == "Hi");
+  CHECK(message_of("Hi", chat, *tokenizer) == "Hi");
+  CHECK(message_of("a\n\n", chat, *tokenizer) == "a\n");
+  CHECK(message_of("", chat, *tokenizer).empty());
+}
+
+TEST_CASE("chat: a template that ends the document is not ended twice", "[chat]") {
+  const auto tokenizer = tokenizer_of("qwen2");
+  const std::string end = tokenizer->eod_text();
+  const ChatTemplate chat = {
+      {{"system", "", "\n", false}, {"user", "", "\n", false}, {"assistant", "", " " + end, true}}};
+  const std::string jinja = jinja_template(chat, *tokenizer);
+  CHECK_THAT(jinja, Contains("{% elif not messages or messages[-1]['role'] not in ['assistant'] %}{{ '" + end +
+                             "' }}{% endif %}"));
+  // The model makes the space, and the token after it shows nothing.
+  CHECK(message_of("four dogs ", chat, *tokenizer) == "four dogs");
+  CHECK(message_of("four dogs", chat, *tokenizer) == "four dogs");
+}
+
+TEST_CASE("chat: an end token may take the white space after it", "[chat]") {
+  const TemporaryFolder folder;
+  std::string file = contents_of(kGolden + "/tokenizer_kinds/qwen2.json");
+  const std::string end = tokenizer_of("qwen2")->eod_text(), flag = "\"rstrip\":false";
+  const auto at = file.find(flag, file.find("\"content\":\"" + end + "\""));
+  REQUIRE(at != std::string::npos);
+  write_file(folder.file("tokenizer.json"), file.replace(at, flag.size(), "\"rstrip\":true"));
+  const auto tokenizer = make_tokenizer({"gpt2", folder.file("tokenizer.json"), ""});
+  REQUIRE(tokenizer->eod_text() == end);
+  const ChatTemplate chat = {
+      {{"system", "", "\n", false}, {"user", "", "\n", false}, {"assistant", "", " " + end + "\n\n", true}}};
+  CHECK(message_of("four dogs ", chat, *tokenizer) == "four dogs");
+  CHECK(message_of("four dogs", chat, *tokenizer) == "four dogs");
 }

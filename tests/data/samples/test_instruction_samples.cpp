@@ -6,7 +6,6 @@
 #include "base/core/philox.h"
 #include "data/samples/batches.h"
 #include "data/samples/instruction_samples.h"
-#include "data/tokenizer_kinds/sentence_piece_library.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "support/byte_words.h"
 #include "support/catch.h"
@@ -92,7 +91,6 @@ TEST_CASE("instructions: tokens are those of the whole text, by offsets") {
         Case{"bert-cased", "bert_cased.txt", chat, " return two"},
         Case{"sentencepiece", "spm_llama.model", answer, " return two"},
         Case{"sentencepiece", "spm_llama.model", chat, " return two\n"}}) {
-    if (name == "sentencepiece" && !SentencePieceLibrary::is_there()) continue;
     INFO(file);
     const auto tokenizer = make_tokenizer({name, MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + file, ""});
     EncodedInstructions examples(*tokenizer, 200);
@@ -124,7 +122,26 @@ TEST_CASE("instructions: special tokens are found in the template alone") {
   for (std::size_t i = 0; i < text.tokens.size(); ++i) {
     if (text.tokens[i] == tokenizer->eod_id()) learned.push_back(text.learned[i]);
   }
-  CHECK(learned == std::vector<int>{0, 0, 1, 1});
+  CHECK(learned == std::vector<int>{0, 0, 1});  // the last part's is the end of the document
+}
+
+TEST_CASE("instructions: a template that ends the document is not ended twice") {
+  const auto tokenizer = make_tokenizer({"gpt2", MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/llama3.json", ""});
+  const std::int32_t end = tokenizer->eod_id();
+  const auto ends = [&](const std::string& suffix, bool learned) {
+    EncodedInstructions examples(*tokenizer, 200);
+    examples.add({{"Q", false, true}, {"for", true, false}, {tokenizer->eod_text() + suffix, learned, true}});
+    const EncodedInstructions::Text text = examples.text(0);
+    std::vector<int> each;
+    for (std::size_t i = 0; i < text.tokens.size(); ++i) {
+      if (text.tokens[i] == end) each.push_back(text.learned[i]);
+    }
+    CHECK(text.tokens.back() == end);
+    return each;
+  };
+  CHECK(ends("", true) == std::vector<int>{1});
+  CHECK(ends("", false) == std::vector<int>{0});
+  CHECK(ends("\n", true) == std::vector<int>{1, 1});
 }
 
 TEST_CASE("instructions: an answer without a prompt is learned whole") {

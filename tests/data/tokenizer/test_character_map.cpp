@@ -56,7 +56,10 @@ TEST_CASE("CharacterMap: a published table, whole and damaged", "[sentence_piece
     bytes[draw.below(bytes.size())] = static_cast<char>(draw.below(256));
     const auto damaged = CharacterMap::read(bytes);
     if (!damaged) ++refused;
-    for (int j = 0; damaged && j < 20; ++j) damaged->shortest(random_utf8(draw, 3));
+    for (int j = 0; damaged && j < 20; ++j) {
+      damaged->shortest(random_utf8(draw, 3));
+      damaged->longest(random_utf8(draw, 3));
+    }
   }
   CHECK(refused > 10);
   for (std::size_t length = 0; length < model.character_map.size(); ++length) {
@@ -64,19 +67,25 @@ TEST_CASE("CharacterMap: a published table, whole and damaged", "[sentence_piece
   }
 }
 
-TEST_CASE("CharacterMap: at most 32 strings that begin one another", "[sentence_piece][fault]") {
-  const auto most = chain(32).read();
-  REQUIRE(most.has_value());
-  CHECK(most->shortest("aa") == "A");
-  CHECK_FALSE(chain(33).read().has_value());
-  // A longer way to the same block, which an earlier way has reached with fewer strings.
+TEST_CASE("CharacterMap: the shortest and the longest of its strings", "[sentence_piece]") {
+  const auto map = chain(40).read();
+  REQUIRE(map.has_value());
+  CHECK(map->shortest("aa") == "A");
+  CHECK((map->longest("aaab") == std::pair(std::optional<std::string_view>("A"), std::size_t{3})));
+  CHECK((map->longest("b") == std::pair(std::optional<std::string_view>(), std::size_t{0})));
+  CHECK(map->longest(std::string(50, 'a')).second == 40);
+  // Two ways may lead to the same block.
   Units shared = chain(32);
   shared.units.resize(shared.units.size() + 256, kValue);
   shared.step(1, 'b', 34, true);
   shared.step(34, 'b', 1 + 1, true);
-  CHECK_FALSE(shared.read().has_value());
-  shared.step(34, 'b', 1 + 2, true);
   CHECK(shared.read().has_value());
+}
+
+TEST_CASE("CharacterMap: strings of more than 256 bytes are not found", "[sentence_piece]") {
+  const auto map = chain(300).read();
+  REQUIRE(map.has_value());
+  CHECK(map->longest(std::string(300, 'a')).second == 256);
 }
 
 TEST_CASE("CharacterMap: strings without an end are refused", "[sentence_piece][fault]") {

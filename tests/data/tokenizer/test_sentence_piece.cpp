@@ -7,7 +7,6 @@
 #include <set>
 
 #include "data/tokenizer_kinds/hugging_face_folder.h"
-#include "data/tokenizer_kinds/sentence_piece_library.h"
 #include "data/tokenizer_kinds/sentence_piece_model.h"
 #include "data/tokenizer_kinds/sentence_piece_tokenizer.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
@@ -71,24 +70,9 @@ struct Small {
 
 using Ids = std::vector<std::int32_t>;
 
-/// Nothing to test where the library is not there; tests say so.
-bool library_is_missing() {
-  if (SentencePieceLibrary::is_there()) return false;
-  WARN("skipped: this build has no libsentencepiece");
-  return true;
-}
-
 }  // namespace
 
-TEST_CASE("SentencePiece: a build without the library says so", "[sentence_piece][fault]") {
-  if (SentencePieceLibrary::is_there()) return;
-  require_error(ErrorKind::configuration, {"spm_t5.model", "without libsentencepiece", "libsentencepiece-dev"}, [] {
-    make_tokenizer({"sentencepiece", kind_file("spm_t5.model"), ""});
-  });
-}
-
 TEST_CASE("SentencePiece: the ids that its library gives", "[sentence_piece]") {
-  if (library_is_missing()) return;
   for (const std::string kind : kKinds) {
     INFO(kind);
     const json cases = json::parse(std::ifstream(kind_file(kind + ".cases.json")));
@@ -104,7 +88,6 @@ TEST_CASE("SentencePiece: the ids that its library gives", "[sentence_piece]") {
 }
 
 TEST_CASE("SentencePiece: T5's special ids, and sentinels that count down", "[sentence_piece]") {
-  if (library_is_missing()) return;
   const auto tokenizer = make_tokenizer({"sentencepiece", kind_file("spm_t5.model"), "", 20});
   const std::int64_t size = make_tokenizer({"sentencepiece", kind_file("spm_t5.model"), ""})->vocab_size();
   CHECK(tokenizer->vocab_size() == size + 20);
@@ -130,7 +113,6 @@ TEST_CASE("SentencePiece: T5's special ids, and sentinels that count down", "[se
 }
 
 TEST_CASE("SentencePiece: mT5's sentinels are pieces that begin words", "[sentence_piece]") {
-  if (library_is_missing()) return;
   const auto sentinel = [](const char* name) { return piece(kMark + name, PieceType::user_defined); };
   const Small small(kSmall + sentinel("<extra_id_1>") + sentinel("<extra_id_0>"));
   const SpecialIds special = small.tokenizer->special_ids();
@@ -141,7 +123,6 @@ TEST_CASE("SentencePiece: mT5's sentinels are pieces that begin words", "[senten
 }
 
 TEST_CASE("SentencePiece: pieces that begin words, and special tokens", "[sentence_piece]") {
-  if (library_is_missing()) return;
   const Small small(kSmall, 2);
   CHECK(small.tokenizer->continues() == std::vector<std::uint8_t>{0, 0, 1, 0, 1, 0, 1, 0, 0});
   CHECK(small.ids("ab a  xb") == Ids{5, 3, 4, 3, 2, 6});
@@ -158,7 +139,6 @@ TEST_CASE("SentencePiece: pieces that begin words, and special tokens", "[senten
 }
 
 TEST_CASE("SentencePiece: the tokenizer of a model's folder", "[sentence_piece]") {
-  if (library_is_missing()) return;
   const TemporaryFolder folder;
   write_file(folder.file("spiece.model"), contents(kind_file("spm_t5.model")));
   const auto sentinels = [&] { return hugging_face_tokenizer(folder.path() + "/").tokenizer->special_ids().sentinels; };
@@ -170,7 +150,6 @@ TEST_CASE("SentencePiece: the tokenizer of a model's folder", "[sentence_piece]"
 }
 
 TEST_CASE("SentencePiece: the tokens of added_tokens.json follow the pieces", "[sentence_piece]") {
-  if (library_is_missing()) return;
   const TemporaryFolder folder;
   const std::string before = folder.path() + "/", long_name = "<" + std::string(200, 'x') + ">";
   write_file(folder.file(kSentencePieceFile), kSmall);
@@ -217,7 +196,6 @@ TEST_CASE("SentencePiece: the tokens of added_tokens.json follow the pieces", "[
 }
 
 TEST_CASE("SentencePiece: a space after a special token, as \"legacy\" says", "[sentence_piece]") {
-  if (library_is_missing()) return;
   const TemporaryFolder folder, kept;
   const std::string before = folder.path() + "/";
   std::filesystem::copy_file(kind_file("spm_llama.model"), folder.file(kSentencePieceFile));
@@ -261,7 +239,6 @@ TEST_CASE("SentencePiece: a space after a special token, as \"legacy\" says", "[
 }
 
 TEST_CASE("SentencePiece: a kept model ignores the files next to it", "[sentence_piece]") {
-  if (library_is_missing()) return;
   const TemporaryFolder folder;
   write_file(folder.file(kSentencePieceFile), kSmall);
   const auto plain = make_tokenizer({"sentencepiece", folder.file(kSentencePieceFile), ""});
@@ -271,7 +248,6 @@ TEST_CASE("SentencePiece: a kept model ignores the files next to it", "[sentence
 }
 
 TEST_CASE("SentencePiece: what is wrong in the files next to a model", "[sentence_piece][fault]") {
-  if (library_is_missing()) return;
   const TemporaryFolder folder;
   write_file(folder.file(kSentencePieceFile), kSmall);
   const auto refused = [&](const char* name, const std::string& contents, const std::string& part) {
@@ -299,7 +275,6 @@ TEST_CASE("SentencePiece: what is wrong in the files next to a model", "[sentenc
 }
 
 TEST_CASE("SentencePiece: any bytes give ids of the vocabulary", "[sentence_piece]") {
-  if (library_is_missing()) return;
   Draw draw(5);
   for (const std::string kind : kKinds) {
     const auto tokenizer = make_tokenizer({"sentencepiece", kind_file(kind + ".model"), ""});
@@ -338,9 +313,10 @@ TEST_CASE("SentencePiece: what is wrong in a model", "[sentence_piece][fault]") 
       {kSmall + field(2, integer(24, 1)), {"treat_whitespace_as_suffix"}},
       {kSmall + field(3, integer(5, 0)), {"escape_whitespaces"}},
       {kSmall + field(2, integer(35, 1)), {"lacks the piece of byte 0"}},
+      {kSmall + piece("<0x41>", PieceType::byte), {"the piece \"<0x41>\" cannot stand for a byte"}},
       {kSmall + map, {"table of characters is damaged"}},
       {kSmall + field(5, field(2, "12345678901")), {"table of characters is damaged"}},
-      // Field 0x20000003, of which libsentencepiece's reader drops the bit above 32: a normalizer.
+      // Field 0x20000003: a normalizer for readers that drop the bit above 32.
       {kSmall + "\x9A\x80\x80\x80\x10" + map.substr(1), {"no model of SentencePiece"}},
       {kSmall + std::string("\x02\0", 2), {"no model of SentencePiece"}},
       {kSmall + field(4, field(1, field(1, "ab") + field(2, "ab"))), {"texts to test itself"}},
@@ -360,7 +336,6 @@ TEST_CASE("SentencePiece: what is wrong in a model", "[sentence_piece][fault]") 
 }
 
 TEST_CASE("SentencePiece: a first sentinel with id 0 is the only one", "[sentence_piece]") {
-  if (library_is_missing()) return;
   const Small small(piece("<extra_id_0>", PieceType::control) + kSmall);
   CHECK(small.tokenizer->special_ids().first_sentinel == 0);
   CHECK(small.tokenizer->special_ids().sentinels == 1);
@@ -371,25 +346,37 @@ TEST_CASE("SentencePiece: a first sentinel with id 0 is the only one", "[sentenc
   CHECK(two.tokenizer->continues().size() == 9);
 }
 
-TEST_CASE("SentencePiece: at most 64 user-defined pieces that begin one another", "[sentence_piece][fault]") {
-  const auto nested = [](std::size_t count) {
-    std::string bytes = kSmall;
-    for (std::size_t i = 0; i < count; ++i) bytes += piece(std::string(i + 2, 'a'), PieceType::user_defined);
-    return bytes + piece("b" + std::string(8, 'a'), PieceType::user_defined);
-  };
-  require_error(ErrorKind::data, {"small.model", "65 user-defined pieces", "begin"}, [&] { Small spoilt(nested(65)); });
-  if (library_is_missing()) return;
-  CHECK(Small(nested(64)).ids(std::string(130, 'a')) == Ids{3, 70, 70});
+TEST_CASE("SentencePiece: user-defined and unused pieces of a unigram model", "[sentence_piece]") {
+  const Small small(kSmall + piece("abc", PieceType::user_defined) + piece("ab", PieceType::user_defined) +
+                    piece("c", PieceType::normal, -2) + piece("bb", PieceType::unused));
+  CHECK(small.ids("xabcab bb") == Ids{3, 2, 7, 8, 3, 6, 6});
+  CHECK(small.ids("ab abc") == Ids{3, 8, 3, 7});
+  CHECK(small.ids("aab") == Ids{3, 4, 8});
+  std::string nested = kSmall;
+  for (std::size_t i = 0; i < 70; ++i) nested += piece(std::string(i + 2, 'a'), PieceType::user_defined);
+  CHECK(Small(nested).ids(std::string(150, 'a')) == Ids{3, 15, 74, 76});
 }
 
-TEST_CASE("SentencePiece: the library has as many pieces as the checked model", "[sentence_piece][fault]") {
-  if (library_is_missing()) return;
-  const TemporaryFolder folder;
-  write_file(folder.file("small.model"), kSmall);
-  SentencePieceModel model = read_sentence_piece_model({"sentencepiece", folder.file("small.model"), ""});
-  model.text += piece("c");
-  require_error(ErrorKind::data, {"small.model", "8 pieces", "7"},
-                [&] { SentencePieceTokenizer(std::move(model), folder.file("small.model")); });
+TEST_CASE("SentencePiece: BPE merges by score, and unused pieces fall apart", "[sentence_piece]") {
+  std::string bytes = kFirst + field(2, integer(3, 2));
+  for (const std::string& letter : {kMark, std::string("a"), std::string("b"), std::string("c")}) {
+    bytes += piece(letter, PieceType::normal, -9);
+  }
+  bytes += piece("ab", PieceType::normal, -1) + piece("bc", PieceType::normal, -1) +
+           piece("abc", PieceType::unused, -2) + piece("cc", PieceType::user_defined, -9) +
+           piece("aa", PieceType::normal, -1) + piece("d", PieceType::unused, -1);
+  const Small small(bytes);
+  CHECK(small.ids("abc") == Ids{3, 7, 6});
+  CHECK(small.ids("aabc") == Ids{3, 11, 8});
+  CHECK(small.ids("abcc") == Ids{3, 7, 10});
+  CHECK(small.ids("aaab") == Ids{3, 11, 7});
+  CHECK(small.ids("xabd") == Ids{3, 2, 7, 2});
+}
+
+TEST_CASE("SentencePiece: large sums of scores begin again at 0", "[sentence_piece]") {
+  const Small small(kFirst + piece(kMark, PieceType::normal, -3) + piece("a", PieceType::normal, -30000) +
+                    piece("aa", PieceType::normal, -60000.004f) + piece("b", PieceType::normal, -30000));
+  CHECK(small.ids("aaaaaaaaaa") == Ids{3, 4, 5, 5, 5, 5, 4});
 }
 
 TEST_CASE("SentencePiece: a model that is too large is not read", "[sentence_piece][fault]") {

@@ -6,7 +6,6 @@
 
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/text_normalizer.h"
-#include "data/tokenizer_kinds/sentence_piece_library.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "data/unicode/normalization.h"
 #include "gpt2_support.h"
@@ -75,7 +74,6 @@ TEST_CASE("text parts: tokens have the parts that offsets give them", "[text_par
   const json kinds = json::parse(std::ifstream(kFolder + "parts.json"));
   REQUIRE(kinds.size() == 16);
   for (const auto& [file, cases] : kinds.items()) {
-    if (file.ends_with(".model") && !SentencePieceLibrary::is_there()) continue;
     INFO(file);
     const auto tokenizer = tokenizer_of(file);
     const auto encoder = tokenizer->make_encoder();
@@ -107,7 +105,6 @@ TEST_CASE("text parts: tokens have the parts that offsets give them", "[text_par
 TEST_CASE("text parts: special tokens are found in the parts that ask for them", "[text_parts]") {
   const auto tokens = SpecialTokens::tokens, text = SpecialTokens::text;
   for (const char* const file : {"unigram_xlm.json", "spm_t5.model", "llama3.json", "bert_bare_case.json"}) {
-    if (std::string(file).ends_with(".model") && !SentencePieceLibrary::is_there()) continue;
     INFO(file);
     const auto tokenizer = tokenizer_of(file);
     const auto encoder = tokenizer->make_encoder();
@@ -192,7 +189,6 @@ TEST_CASE("text parts: ids equal the whole text's for random texts and parts", "
   Draw draw(7);
   for (const char* const file : {"llama3.json", "qwen2.json", "flags.json", "unigram_t5.json", "unigram_bytes.json",
                                  "unigram_whole.json", "bert_bare_case.json", "spm_llama.model", "spm_t5.model"}) {
-    if (std::string(file).ends_with(".model") && !SentencePieceLibrary::is_there()) continue;
     INFO(file);
     const auto tokenizer = tokenizer_of(file);
     const auto whole = tokenizer->make_encoder(), in_parts = tokenizer->make_encoder();

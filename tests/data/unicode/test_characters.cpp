@@ -1,7 +1,8 @@
-// Normal forms, by hand. What the tables say of single characters is compared with other
+// Classes of characters and normal forms, by hand. What the tables say of single characters is compared with other
 // tokenizers through the ids of tests/data/tokenizer.
 #include <string>
 
+#include "data/unicode/character_classes.h"
 #include "data/unicode/normalization.h"
 #include "support/catch.h"
 
@@ -20,6 +21,30 @@ std::string form(NormalForm which, const std::string& text) {
 }
 
 }  // namespace
+
+TEST_CASE("Character classes: class, case and words of characters", "[tokenizer_kinds]") {
+  using enum CharacterClass;
+  struct Row {
+    std::uint32_t code_point;
+    CharacterClass of;
+    LetterCase letter_case;
+    bool word;
+  };
+  const CharacterClasses& classes = CharacterClasses::instance();
+  for (const auto& [c, of, letter_case, word] :
+       {Row{'A', letter, LetterCase::upper, true}, Row{0x100, letter, LetterCase::upper, true},
+        Row{0x101, letter, LetterCase::lower, true}, Row{0x136, letter, LetterCase::upper, true},
+        Row{0x137, letter, LetterCase::lower, true}, Row{0x138, letter, LetterCase::lower, true},
+        Row{0x4E00, letter, LetterCase::both, true}, Row{0x301, other, LetterCase::both, true},
+        Row{'_', other, LetterCase::none, true}, Row{'7', digit, LetterCase::none, true},
+        Row{0xBD, digit, LetterCase::none, false}, Row{0x3000, space, LetterCase::none, false},
+        Row{'!', other, LetterCase::none, false}, Row{0x10FFFF, other, LetterCase::none, false}}) {
+    CAPTURE(c);
+    CHECK(classes.of(c) == of);
+    CHECK(classes.case_of(c) == letter_case);
+    CHECK(classes.is_word(c) == word);
+  }
+}
 
 TEST_CASE("NFD, NFKC and NFKD: taken apart, by compatibility too", "[tokenizer_kinds]") {
   CHECK(form(NormalForm::d, "\u00e9\u1e69 \ud55c") == "e\u0301s\u0323\u0307 \u1112\u1161\u11ab");

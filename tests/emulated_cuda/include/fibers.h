@@ -35,7 +35,7 @@ void synchronize_warp();
 /// Values that all lanes of a warp lay down for each other, until the lane's next exchange. A barrier of the warp.
 inline constexpr std::size_t kSlotBytes = 64;
 using Slots = std::byte (*)[kSlotBytes];
-/// The last lane that comes calls `complete`, if given, with the slots of all before any lane goes on.
+/// The last lane that comes calls `complete`, if given, with the slots of all before any lane continues.
 Slots lay_down(const void* value, std::size_t bytes, void (*complete)(Slots) = nullptr);
 
 /// Lane `from`'s value. The mask must be full.

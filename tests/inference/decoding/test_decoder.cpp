@@ -104,32 +104,29 @@ double worst_difference(const std::string& run, const Layout& layout, DType type
 }  // namespace
 
 TEST_CASE("decoder: cached logits are the uncached ones in every kind of model") {
-  const auto
-      [name, change] =
-          GENERATE(values<std::pair<const char*, void (*)(ModelConfig&)>>({{"learned", nullptr},
-                                                                           {"rope, two groups", like_llama},
-                                                                           {"alibi, one group", with_one_group},
-                                                                           {"normed heads", with_normed_heads},
-                                                                           {"window", with_window},
-                                                                           {"capped scores",
-                                                                            [](ModelConfig& model) {
-                                                                              model.attention_softcap = 0.05;
-                                                                              model.query_groups = 2;
-                                                                            }},
-                                                                           {"parallel, one norm", with_parallel_parts},
-                                                                           {"parallel",
-                                                                            [](ModelConfig& model) {
-                                                                              model.residual = "parallel";
-                                                                            }},
-                                                                           {"no positions, window",
-                                                                            [](ModelConfig& model) {
-                                                                              model.position_embedding = "none";
-                                                                              model.attention_window = 3;
-                                                                            }},
-                                                                           {"alibi, window", [](ModelConfig& model) {
-                                                                              model.position_embedding = "alibi";
-                                                                              model.attention_window = 4;
-                                                                            }}}));
+  using Case = std::pair<const char*, void (*)(ModelConfig&)>;
+  const auto [name, change] =
+      GENERATE(values<Case>({{"learned", nullptr},
+                             {"rope, two groups", like_llama},
+                             {"alibi, one group", with_one_group},
+                             {"normed heads", with_normed_heads},
+                             {"window", with_window},
+                             {"capped scores",
+                              [](ModelConfig& model) {
+                                model.attention_softcap = 0.05;
+                                model.query_groups = 2;
+                              }},
+                             {"parallel, one norm", with_parallel_parts},
+                             {"parallel", [](ModelConfig& model) { model.residual = "parallel"; }},
+                             {"no positions, window",
+                              [](ModelConfig& model) {
+                                model.position_embedding = "none";
+                                model.attention_window = 3;
+                              }},
+                             {"alibi, window", [](ModelConfig& model) {
+                                model.position_embedding = "alibi";
+                                model.attention_window = 4;
+                              }}}));
   CAPTURE(name);
   const TrainedRun run(change);
   CHECK(worst_difference(run.directory, {}, DType::f32) < 1e-5);

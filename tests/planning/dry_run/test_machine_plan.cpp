@@ -1,7 +1,14 @@
 // Statements of a plan about the machine it is made on, and the layout of plans.
+#include <filesystem>
 #include <sstream>
+#include <utility>
 
+#include "backend/cpu/cpu_device.h"
+#include "base/text/byte_text.h"
 #include "base/text/text.h"
+#include "checkpoint/store/checkpoint.h"
+#include "distributed/comm/thread_communicator.h"
+#include "planning/dry_run/checkpoint_size.h"
 #include "planning/dry_run/dry_run.h"
 #include "planning/dry_run/machine_plan.h"
 #include "planning/dry_run/plan_text.h"
@@ -81,6 +88,65 @@ TEST_CASE("machine plan: what is in the way is said, also where it still runs") 
   CHECK(planned.on({.name = "node7", .cores = 2}, 8).obstacles.empty());
 }
 
+TEST_CASE("machine plan: what a checkpoint needs is what the start asks for") {
+  const TemporaryFolder folder;
+  Planned planned(1);
+  planned.config.run.directory = folder.file("run");
+  const std::int64_t size = planned_checkpoint_bytes(planned.config, planned.stages);
+  const std::int64_t room = free_bytes_for_checkpoint(planned.config, planned.stages);
+  REQUIRE(size < room);
+  Machine machine = small_machine();
+  machine.free_disk = room - 1;
+  REQUIRE(planned.on(machine, 1).obstacles.size() == 1);
+  CHECK_THAT(planned.on(machine, 1).obstacles[0],
+             Contains("a checkpoint needs " + format_bytes(static_cast<double>(room)) + " in "));
+  CHECK(planned.on(machine, 1).warnings.empty());
+  machine.free_disk = room;
+  CHECK(planned.on(machine, 1).obstacles.empty());
+}
+
+TEST_CASE("machine plan: checkpoints that are kept and do not fit are a warning") {
+  const TemporaryFolder folder;
+  Planned planned(1);
+  planned.config.run.directory = folder.file("run");
+  planned.config.train.steps = 1000;
+  planned.config.checkpoint.keep_last = 99;  // and the next one
+  const std::int64_t size = planned_checkpoint_bytes(planned.config, planned.stages);
+  Machine machine = small_machine();
+  machine.free_disk = 100 * size - 1;
+  const MachinePlan plan = planned.on(machine, 1);
+  CHECK(plan.obstacles.empty());
+  REQUIRE(plan.warnings.size() == 1);
+  CHECK_THAT(plan.warnings[0], Contains("100 checkpoints at a time take ") && Contains("keep_last"));
+  machine.free_disk = 100 * size;
+  CHECK(planned.on(machine, 1).warnings.empty());
+}
+
+TEST_CASE("machine plan: checkpoints that the run has count as room") {
+  const TemporaryFolder folder;
+  Planned planned(1);
+  const std::string& run = planned.config.run.directory = folder.file("run");
+  planned.config.train.steps = 1000;
+  planned.config.checkpoint.keep_last = 99;
+  run_as_threads(1, [&](Communicator& world) {
+    std::vector<float> numbers(1000);
+    CpuDevice device;
+    save_checkpoint(world, run, {.step = 4},
+                    {{"all", {1000}, {{0}, {1000}}, 0, 1000, Tensor(numbers.data(), {1000}, DType::f32)}}, device);
+  });
+  const std::int64_t held = find_checkpoints(run).at(0).bytes;
+  const std::int64_t all = 100 * planned_checkpoint_bytes(planned.config, planned.stages);
+  Machine machine = small_machine();
+  machine.free_disk = all - held;
+  CHECK(planned.on(machine, 1).warnings.empty());
+  --*machine.free_disk;
+  const MachinePlan plan = planned.on(machine, 1);
+  REQUIRE(plan.warnings.size() == 1);
+  CHECK_THAT(plan.warnings[0], Contains(fmt::format("where {} are free and {} are held by its checkpoints: later ones",
+                                                    format_bytes(static_cast<double>(*machine.free_disk)),
+                                                    format_bytes(static_cast<double>(held)))));
+}
+
 TEST_CASE("machine plan: a cluster's run says nothing about this machine") {
   const Planned planned(64);
   const MachinePlan plan = planned.on(small_machine(), 64);
@@ -108,6 +174,33 @@ TEST_CASE("dry run: it says it can be trained only where it can") {
                                      Contains(" of memory, and ") && !Contains("as it is"));
 }
 
+TEST_CASE("dry run: the checkpoint that a start needs must be there and complete") {
+  const ShardFolder folder;
+  Config config = tiny_config();
+  config.data.train = make_corpus(folder);
+  config.train.steps = 3;
+  config.run.directory = folder.file("run");
+  CHECK_THAT(dry_run(config, 1), Contains("this run can be trained as it is\n"));
+  for (std::string CheckpointConfig::*key : {&CheckpointConfig::load, &CheckpointConfig::initialize_from}) {
+    Config other = config;
+    other.checkpoint.*key = folder.file("nothere");
+    const std::string name = key == &CheckpointConfig::load ? "load" : "initialize_from";
+    const std::string obstacle = fmt::format("checkpoint.{}: {} is no folder", name, folder.file("nothere"));
+    CHECK_THAT(dry_run(other, 1), Contains("cannot be trained on this machine: " + obstacle));
+    other.data.train = folder.file("no_data");  // planned without
+    CHECK_THAT(dry_run(other, 1), Contains("cannot be trained on this machine: " + obstacle));
+  }
+  // The run's own come first.
+  std::filesystem::create_directories(folder.file("run/checkpoints/step_00000003"));
+  CHECK_THAT(dry_run(config, 1), Contains("cannot be trained on this machine: there is no complete checkpoint in ") &&
+                                     Contains("step_00000003 is not complete and passed over: manifest.json"));
+  config.checkpoint.resume = false;
+  CHECK_THAT(dry_run(config, 1), Contains("holds a run already and checkpoint.resume = false\n"));
+  write_file(folder.file("file"), "x");
+  config.run.directory = folder.file("file/run");
+  CHECK_THAT(dry_run(config, 1), Contains(folder.file("file") + " is an existing file and no folder"));
+}
+
 TEST_CASE("dry run: a task's file that is there and is wrong is an error", "[fault-130]") {
   const TemporaryFolder folder;
   Config config = tiny_config();
@@ -118,6 +211,12 @@ TEST_CASE("dry run: a task's file that is there and is wrong is an error", "[fau
   CHECK_THAT(dry_run(config, 1), Contains("data: planned without (" + folder.file("chat.jsonl")));
   write_file(folder.file("chat.jsonl"), "question\tanswer\n1\t2\n");
   require_error(ErrorKind::data, {folder.file("chat.jsonl")}, [&] { dry_run(config, 1); });
+  // One of several files that is missing is planned without, as all of them are.
+  write_file(folder.file("chat.jsonl"), "{\"prompt\": \"1\", \"completion\": \"2\"}\n");
+  config.data.validation = folder.file("more.jsonl");
+  CHECK_THAT(dry_run(config, 1), Contains("data: planned without (" + folder.file("more.jsonl")));
+  std::swap(config.data.train, config.data.validation);
+  CHECK_THAT(dry_run(config, 1), Contains("data: planned without (" + folder.file("more.jsonl")));
 }
 
 TEST_CASE("machine plan: examples that every rank holds are in what is needed") {

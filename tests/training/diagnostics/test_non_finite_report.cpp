@@ -71,8 +71,9 @@ TEST_CASE("non-finite report: T5's encoder comes before its decoder") {
 }
 
 TEST_CASE("non-finite report: chunks of virtual stages are in the model's order") {
-  const Config config = config_of({.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2});
+  Config config = config_of({.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2});
+  config.model.tie_embeddings = false;  // else the last stage has a bad copy of the table as well
   check_order(config, {"embedding.word.weight", "embedding.position.weight", "layers.0.mlp.down.weight",
                        "layers.1.attention_norm.weight", "layers.2.attention_norm.weight",
-                       "layers.3.attention_norm.weight", "final_norm.weight"});
+                       "layers.3.attention_norm.weight", "head.weight", "final_norm.weight"});
 }

@@ -8,11 +8,11 @@ using namespace megatron;
 
 namespace {
 
-StepComparison step_of(ComparedNumber loss, ComparedNumber norm, std::vector<TensorDifference> gradients) {
+StepComparison step_of(ComparedNumber loss, ComparedNumber norm, std::vector<TensorDeviation> gradients) {
   return {.loss = loss, .norm = norm, .gradients = std::move(gradients)};
 }
 
-TensorDifference off_by(const char* name, double relative, int rank = 0) {
+TensorDeviation off_by(const char* name, double relative, int rank = 0) {
   return {.name = name, .scale = 2, .distance = 2 * relative, .rank = rank, .relative = relative};
 }
 
@@ -23,8 +23,8 @@ bool contains(const std::string& text, const char* part) {
 }  // namespace
 
 TEST_CASE("a report says what is off, and where to look") {
-  const std::vector<TensorDifference> right = {off_by("first", 1e-6), off_by("second", 2e-6, 1)};
-  const auto report = [&](StepComparison first, StepComparison second, std::vector<TensorDifference> parameters = {}) {
+  const std::vector<TensorDeviation> right = {off_by("first", 1e-6), off_by("second", 2e-6, 1)};
+  const auto report = [&](StepComparison first, StepComparison second, std::vector<TensorDeviation> parameters = {}) {
     ParityReport result({{std::move(first), std::move(second)}, std::move(parameters), ""}, kRounding);
     CHECK(contains(result.tables(), "that differ most"));
     return result;
@@ -55,7 +55,7 @@ TEST_CASE("a report says what is off, and where to look") {
 }
 
 TEST_CASE("report: a small router gap explains a difference but a large one not") {
-  const std::vector<TensorDifference> right = {off_by("first", 1e-6)};
+  const std::vector<TensorDeviation> right = {off_by("first", 1e-6)};
   const auto with_gap = [&](double loss, ComparedNumber gap) {
     StepComparison step = step_of({loss, 4}, {1, 1}, right);
     step.gap = gap;
@@ -83,7 +83,7 @@ TEST_CASE("report: a small router gap explains a difference but a large one not"
 
 TEST_CASE("a report allows four times what rounding does, no more") {
   const auto gradients = [](double first, double second) {
-    return std::vector<TensorDifference>{off_by("first", first), off_by("second", second)};
+    return std::vector<TensorDeviation>{off_by("first", first), off_by("second", second)};
   };
   const StepComparison good = step_of({4, 4}, {1, 1}, gradients(1e-6, 1e-6));
   const StepComparison noisy = step_of({4.01, 4}, {1, 1}, gradients(1e-6, 0.9));
@@ -110,7 +110,7 @@ TEST_CASE("a report allows four times what rounding does, no more") {
 }
 
 TEST_CASE("report: allows effects of rounding and of 16 bits within bounds") {
-  const auto step = [](TensorDifference gradient) { return step_of({4, 4}, {1, 1}, {std::move(gradient)}); };
+  const auto step = [](TensorDeviation gradient) { return step_of({4, 4}, {1, 1}, {std::move(gradient)}); };
   const StepComparison good = step(off_by("up", 7e-3)), flipped = step(off_by("up", 9.6e-2));
   const auto report = [](const std::vector<StepComparison>& steps) {
     return ParityReport({steps, {}, ""}, kMixedPrecision);
@@ -132,9 +132,9 @@ TEST_CASE("report: allows effects of rounding and of 16 bits within bounds") {
   CHECK(half.failure().empty());
 
   // Where a gradient is nothing but rounding, that is as little as it is; where it is large, the share counts.
-  for (const TensorDifference& other :
-       {TensorDifference{.name = "up", .scale = 1e-6, .distance = 1e-6, .rank = 0, .relative = 1},
-        TensorDifference{.name = "up", .scale = 1e6, .distance = 1, .rank = 0, .relative = 1e-6}}) {
+  for (const TensorDeviation& other :
+       {TensorDeviation{.name = "up", .scale = 1e-6, .distance = 1e-6, .rank = 0, .relative = 1},
+        TensorDeviation{.name = "up", .scale = 1e6, .distance = 1, .rank = 0, .relative = 1e-6}}) {
     ParityReport other_sizes = report({step(other), flipped});
     other_sizes.allow_rounding({step(other), good});
     other_sizes.allow_precision({step(other), good});

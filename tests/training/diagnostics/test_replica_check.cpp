@@ -173,8 +173,7 @@ TEST_CASE("replica check: a bit flipped in a key shared by tensor ranks is named
                 .hurt = Hurt::second_moment,
                 .distributed = true,
                 .variant = like_llama},
-               "\n  layers.3.attention.key.weight [part [8, 32] at [0, 0]] (state v", ": rank 4 (",
-               ") and rank 5 (");
+               "\n  layers.3.attention.key.weight [part [8, 32] at [0, 0]] (state v", ": rank 4 (", ") and rank 5 (");
 }
 
 TEST_CASE("replica check: a bit flipped in a stage's tied table is named", "[fault-37]") {

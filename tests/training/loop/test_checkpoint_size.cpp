@@ -36,6 +36,7 @@ const Row kRows[] = {
        config.optimizer.momentum = 0;
      }},
     {"SGD with momentum", 2, 1, 1, [](Config& config) { config.optimizer.name = "sgd"; }},
+    {"Lion", 1, 1, 2, [](Config& config) { config.optimizer.name = "lion"; }},
     {"SGD without momentum, but for matrices", 1, 1, 2,
      [](Config& config) {
        config.optimizer.name = "sgd";

@@ -257,6 +257,8 @@ TEST_CASE("resume: every way of keeping the optimizer's state trains on", "[faul
   INFO(mode.name);
   config = with_mode(config, mode);
   require_no_trace_of_breaks(config, folder, "run");
+  config.optimizer.name = "lion";
+  require_no_trace_of_breaks(config, folder, "lion");
   config.optimizer.name = "sgd";
   require_no_trace_of_breaks(config, folder, "sgd");
   config.optimizer.momentum = 0;
@@ -302,6 +304,11 @@ TEST_CASE("a run is resumed with the optimizer that it began with, or refused", 
                 [&] { train(sgd, at(folder.file("adamw"), 2), folder.file("other")); });
   require_error(ErrorKind::checkpoint, {"optimizer.name = \"sgd\", this run has \"adamw\""},
                 [&] { train(config, at(folder.file("sgd"), 2), folder.file("other")); });
+  // Refused by its name too where the states have the same names.
+  Config lion = config;
+  lion.optimizer.name = "lion";
+  require_error(ErrorKind::checkpoint, {"optimizer.name = \"sgd\", this run has \"lion\"", "initialize_from"},
+                [&] { train(lion, at(folder.file("sgd"), 2), folder.file("other")); });
   // Without momentum there is none to take over; with it, none that would be missed.
   Config plain = sgd;
   plain.optimizer.momentum = 0;

@@ -233,7 +233,7 @@ TEST_CASE("gradients that lie on devices are compared with one rank's") {
   REQUIRE(reference.tensors.size() > 50);
   run_as_threads(8, [&](Communicator& world) {
     train(many, world, [&](const Replica& replica, Device& device) {
-      for (const TensorDifference& difference :
+      for (const TensorDeviation& difference :
            compare_tensors(world, world.rank() == 0 ? &reference : nullptr, replica.summed_gradients(), 1, device)) {
         expect(difference.relative < 5e-5, "{} differs by {}", difference.name, difference.relative);
       }

@@ -185,9 +185,9 @@ WholeTensors small_reference() {
 
 /// The matrix split by columns over two ranks, the biases whole on both; `spoil` may change a rank's values. With `set`
 /// they are then set to the reference's.
-std::vector<TensorDifference> compare_two(const std::function<void(int rank, NamedValues& values)>& spoil,
-                                          double unit = 1, bool set = false) {
-  std::vector<TensorDifference> result;
+std::vector<TensorDeviation> compare_two(const std::function<void(int rank, NamedValues& values)>& spoil,
+                                         double unit = 1, bool set = false) {
+  std::vector<TensorDeviation> result;
   run_as_threads(2, [&](Communicator& world) {
     const WholeTensors reference = small_reference();
     Backend backend = make_cpu_backend();
@@ -219,7 +219,7 @@ TEST_CASE("verify: gradients are compared where they lie with parts and copies")
   const auto nothing = [](int, NamedValues&) {};
   auto differences = compare_two(nothing);
   REQUIRE(differences.size() == 3);
-  for (const TensorDifference& difference : differences) CHECK(difference.relative == 0);
+  for (const TensorDeviation& difference : differences) CHECK(difference.relative == 0);
   CHECK(differences[0].scale == Approx(std::sqrt(650.0)));
 
   differences = compare_two([](int rank, NamedValues& values) {
@@ -248,7 +248,7 @@ TEST_CASE("verify: gradients are compared where they lie with parts and copies")
         }
       },
       1.0 / 1024);
-  for (const TensorDifference& difference : differences) CHECK(difference.relative == 0);
+  for (const TensorDeviation& difference : differences) CHECK(difference.relative == 0);
 }
 
 TEST_CASE("tensors are set to the reference's wherever they lie") {
@@ -257,9 +257,9 @@ TEST_CASE("tensors are set to the reference's wherever they lie") {
       for (float& number : numbers) number = static_cast<float>(10 + rank);
     }
   };
-  for (const TensorDifference& difference : compare_two(spoil)) CHECK(difference.relative > 0.1);
+  for (const TensorDeviation& difference : compare_two(spoil)) CHECK(difference.relative > 0.1);
   for (const double unit : {1.0, 1.0 / 1024}) {
-    for (const TensorDifference& difference : compare_two(spoil, unit, true)) CHECK(difference.relative == 0);
+    for (const TensorDeviation& difference : compare_two(spoil, unit, true)) CHECK(difference.relative == 0);
   }
 }
 

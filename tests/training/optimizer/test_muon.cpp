@@ -2,6 +2,8 @@
 // where it is tall, products are sums over elements.
 #include "training/optimizer/muon.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -69,35 +71,35 @@ Matrix64 zeroth_power(const Matrix64& g) {
   return x;
 }
 
-/// The last step's update of the values, without their decay, is kept for its size.
 struct Reference {
   MuonSettings settings;
-  Matrix64 value, m, update;
+  Matrix64 m;
 
-  void step(const Matrix64& gradient, double rate, double decay) {
+  /// The change of the values at a rate of 1, without decay.
+  Matrix64 update(const Matrix64& gradient) {
     const double beta = settings.momentum;
     m = sum(beta, m, 1 - beta, gradient);
     const Matrix64 direction = settings.nesterov ? sum(1 - beta, gradient, beta, m) : m;
-    const auto out = static_cast<double>(value.rows), in = static_cast<double>(value.columns);
-    const double scale = settings.scale == MuonScale::spectral ? (out > in ? std::sqrt(out / in) : 1)
-                                                               : 0.2 * std::sqrt(out > in ? out : in);
-    update = sum(-rate * scale, zeroth_power(direction), 0, value);
-    value = sum(1 - rate * decay, value, 1, update);
+    const auto out = static_cast<double>(m.rows), in = static_cast<double>(m.columns);
+    const double scale =
+        settings.scale == MuonScale::spectral ? std::sqrt(std::max(1.0, out / in)) : 0.2 * std::sqrt(std::max(out, in));
+    return sum(-scale, zeroth_power(direction), 0, m);
   }
 };
 
 /// A matrix with its state, a clip factor of 1 and steps that are not skipped, and scratch of the least size that holds
 /// NaN.
 struct Trial {
-  Backend backend = make_test_backend();
+  Backend backend;
   MuonSettings settings;
   Owned<float> value, gradient, m, clip_factor = Owned<float>({1}, 1.0f), skip = Owned<float>({1});
   Buffer memory;
   Arena scratch;
 
-  Trial(Shape shape, const MuonSettings& wanted)
-      : settings(wanted),
-        value(random_tensor(shape, 1)),
+  Trial(Shape shape, const MuonSettings& wanted, Backend with = make_test_backend())
+      : backend(std::move(with)),
+        settings(wanted),
+        value(random_tensor(shape, 1, 0.1)),
         gradient(random_tensor(shape, 2)),
         m(shape),
         memory(*backend.device, muon_workspace_bytes(shape[0], shape[1])),
@@ -140,23 +142,21 @@ TEST_CASE("Muon: twenty updates follow the fp64 reference") {
     const MuonSettings settings{.momentum = 0.9, .nesterov = nesterov, .scale = scale};
     Trial trial(shape, settings);
     trial.clip_factor[0] = 0.25f;
-    Reference reference{settings, as_matrix64(trial.value), {shape[0], shape[1]}, {shape[0], shape[1]}};
-    double worst = 0, worst_m = 0;
+    Reference reference{settings, {shape[0], shape[1]}};
+    double worst = 0;
     for (std::uint64_t step = 1; step <= 20; ++step) {
       trial.gradient = random_tensor(shape, 10 + step, step % 5 == 0 ? 1e-3 : 1);
-      const double rate = 0.5 / static_cast<double>(step), decay = 0.1;
+      const double rate = step % 2 == 0 ? 0.5 : 0.25, decay = 0.1;
+      const Matrix64 before = as_matrix64(trial.value), gradient = as_matrix64(trial.gradient);
       trial.update(rate, decay);
-      const Matrix64 gradient = as_matrix64(trial.gradient);
-      reference.step(sum(0.25, gradient, 0, gradient), rate, decay);
-      const double size = norm(reference.update);
-      worst = std::max(worst, norm(sum(1, as_matrix64(trial.value), -1, reference.value)) / size);
-      worst_m = std::max(worst_m, norm(sum(1, as_matrix64(trial.m), -1, reference.m)) / norm(reference.m));
+      const Matrix64 want = reference.update(sum(0.25, gradient, 0, gradient));
+      const Matrix64 got = sum(1, as_matrix64(trial.value), rate * decay - 1, before);
+      worst = std::max(worst, norm(sum(1 / rate, got, -1, want)) / norm(want));
     }
-    CAPTURE(shape, nesterov, scale, worst, worst_m);
-    if (std::getenv("SHOW"))
-      fmt::print("{} {} {} {:.3g} {:.3g}\n", shape.to_string(), nesterov, int(scale), worst, worst_m);
-    CHECK(worst < 1e-5);
-    CHECK(worst_m < 1e-6);
+    const double worst_m = norm(sum(1, as_matrix64(trial.m), -1, reference.m)) / norm(reference.m);
+    CAPTURE(shape.to_string(), nesterov, scale, worst, worst_m);
+    CHECK(worst < 5e-6);
+    CHECK(worst_m < 2e-6);
   }
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("Muon: scales by name and by the shape of the weight") {
 
 TEST_CASE("Muon: a skipped update leaves all bits, whatever the gradient") {
   for (const Shape& shape : kShapes) {
-    CAPTURE(shape);
+    CAPTURE(shape.to_string());
     Trial trial(shape, {});
     trial.m = random_tensor(shape, 3);
     trial.gradient = Owned<float>(shape, std::numeric_limits<float>::quiet_NaN());
@@ -201,7 +201,7 @@ TEST_CASE("Muon: a skipped update leaves all bits, whatever the gradient") {
 
 TEST_CASE("Muon: a gradient of zero changes nothing but by decay") {
   for (const Shape& shape : kShapes) {
-    CAPTURE(shape);
+    CAPTURE(shape.to_string());
     Trial trial(shape, {});
     trial.gradient = Owned<float>(shape);
     const Owned<float> value = trial.value;
@@ -248,16 +248,15 @@ TEST_CASE("Newton-Schulz: singular vectors stay, singular values come near 1") {
         if (converges) CHECK((turned.at(i, j) > 0.68 && turned.at(i, j) < 1.14));
       }
     }
-    if (std::getenv("SHOW")) fmt::print("singular {:.3g}\n", worst);
-    CHECK(worst < 1e-5);
+    CAPTURE(worst);
+    CHECK(worst < 2e-5);
   }
 }
 
 TEST_CASE("Muon: the same bits at any place and with two threads") {
   const Shape shape{48, 400};  // elements enough for two threads, products for one
   const auto updated = [&](int threads, std::int64_t place) {
-    Trial trial(shape, {});
-    trial.backend = make_cpu_backend(threads);
+    Trial trial(shape, {}, make_cpu_backend(threads));
     const std::int64_t elements = shape.elements();
     Owned<float> value({elements + place}), gradient({elements + place}), m({elements + place});
     std::copy(trial.value.values().begin(), trial.value.values().end(), &value[place]);
@@ -277,7 +276,7 @@ TEST_CASE("Muon: the same bits at any place and with two threads") {
 
 TEST_CASE("Muon: the workspace is exactly as said, and given back") {
   for (const Shape& shape : kShapes) {
-    CAPTURE(shape);
+    CAPTURE(shape.to_string());
     Trial trial(shape, {});
     trial.update(0.5);
     CHECK(trial.scratch.used() == 0);
@@ -287,7 +286,7 @@ TEST_CASE("Muon: the workspace is exactly as said, and given back") {
 
 TEST_CASE("Muon: operations are those of its products") {
   for (const Shape& shape : kShapes) {
-    CAPTURE(shape);
+    CAPTURE(shape.to_string());
     CountingOps ops;
     Trial trial(shape, {});
     update_muon(ops, trial.scratch, {}, {.clip_factor = trial.clip_factor, .skip = trial.skip},

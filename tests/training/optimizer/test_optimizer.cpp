@@ -252,6 +252,56 @@ TEST_CASE("SGD: momentum and L2 decay and clipping without unneeded memory") {
   }
 }
 
+TEST_CASE("Lion: follows its fp64 reference with one state and skips") {
+  run_as_threads(1, [](Communicator& world) {
+    const ProcessGrid grid(world, {});
+    Backend backend = make_cpu_backend();
+    ParameterStore store;
+    make_small(store, backend);
+    OptimizerConfig settings = kSettings;
+    settings.name = "lion";
+    Optimizer optimizer(store, settings, *backend.device, *backend.ops);
+    CHECK(state_of(optimizer, "v").empty());
+    CHECK(optimizer.state_bytes() == 4 * static_cast<std::size_t>(store.flat_elements()));
+    CHECK(optimizer.state_bytes() == Optimizer::state_bytes(store, {}, settings));
+    Reference reference(store);
+    const double beta1 = as_float(settings.beta1), beta2 = as_float(settings.beta2);
+    const double rate = as_float(kUpdate.learning_rate);
+    for (std::uint64_t step = 1; step <= 6; ++step) {
+      CAPTURE(step);
+      set_gradients(store, step, step % 2 == 0 ? 0.05 : 0.8);
+      const double norm = norm_of(store), factor = std::min(1.0, settings.clip_grad_norm / (norm + 1e-6));
+      CHECK(update(optimizer, backend, grid, kUpdate).gradient_norm == Approx(norm).epsilon(1e-6));
+      for (std::size_t k = 0; k < store.all().size(); ++k) {
+        const Parameter& parameter = store.all()[k];
+        INFO(parameter.name);
+        Reference::State& state = reference.states[k];
+        const double decay = parameter.decays() ? as_float(kUpdate.weight_decay) : 0;
+        for (std::size_t i = 0; i < state.value.size(); ++i) {
+          const double g = factor * static_cast<double>(parameter.gradient.as<float>()[i]);
+          const double mean = beta1 * state.m[i] + (1 - beta1) * g;
+          state.value[i] = state.value[i] * (1 - rate * decay) - rate * (mean > 0 ? 1 : -1);
+          state.m[i] = beta2 * state.m[i] + (1 - beta2) * g;
+        }
+        CHECK(difference(parameter.value, state.value, 2e-6) == "");
+        CHECK(difference(state_of(optimizer, "m").slice(0, parameter.first, parameter.elements()), state.m, 2e-6) ==
+              "");
+      }
+    }
+    // Gaps between the parameters have no gradient, hence no sign.
+    const float* const values = store.values().as<float>();
+    const auto zeros = std::count(values, values + store.flat_elements(), 0.0f);
+    std::int64_t used = 0;
+    for (const Parameter& parameter : store.all()) used += parameter.elements();
+    CHECK(zeros == store.flat_elements() - used);
+    const std::vector<float> before = copy_of(store.values()), m_before = copy_of(state_of(optimizer, "m"));
+    store.gradients().as<float>()[0] = NAN;
+    CHECK(update(optimizer, backend, grid, kUpdate).skipped);
+    CHECK(copy_of(store.values()) == before);
+    CHECK(copy_of(state_of(optimizer, "m")) == m_before);
+  });
+}
+
 TEST_CASE("optimizer: a bad loss skips the update and is told from bad gradients") {
   const float infinity = std::numeric_limits<float>::infinity();
   struct Case {
@@ -367,8 +417,10 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
     for (const FlatRange& range : mixed.optimizer->owned()) masters += type == DType::f32 ? 0 : range.count;
     const std::size_t bytes = mixed.optimizer->state_bytes();
     communicator_cases::expect(bytes == static_cast<std::size_t>(4 * (states + masters)), "{} bytes", bytes);
-    communicator_cases::expect(bytes < with_adamw.optimizer->state_bytes(), "{} bytes", bytes);
-    communicator_cases::expect(bytes > with_sgd.optimizer->state_bytes(), "{} bytes", bytes);
+    const std::size_t most = with_adamw.optimizer->state_bytes(), least = with_sgd.optimizer->state_bytes();
+    communicator_cases::expect(least <= bytes && bytes <= most, "{} bytes", bytes);
+    // With shards a rank may have parameters of one rule alone.
+    communicator_cases::expect(ranks > 1 || (least < bytes && bytes < most), "{} bytes", bytes);
     const Shard shard = mixed.gathers->shard();
     communicator_cases::expect(bytes == Optimizer::state_bytes(mixed.store, shard, {config, groups}), "{} bytes",
                                bytes);

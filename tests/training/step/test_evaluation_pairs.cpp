@@ -1,5 +1,4 @@
 // A context and its target as one text, also for vocabularies that put a space in front of a text.
-#include "data/tokenizer_kinds/sentence_piece_library.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "support/catch.h"
 #include "training/step/evaluation_tasks.h"
@@ -27,7 +26,6 @@ TEST_CASE("evaluation pairs: ids of the whole text, cut where the target begins"
        {std::pair("sentencepiece", "spm_llama.model"), std::pair("sentencepiece", "spm_t5.model"),
         std::pair("gpt2", "llama3.json"), std::pair("gpt2", "flags.json"), std::pair("unigram", "unigram_xlm.json"),
         std::pair("bert-cased", "bert_cased.txt")}) {
-    if (name == std::string("sentencepiece") && !SentencePieceLibrary::is_there()) continue;
     INFO(file);
     const auto tokenizer = tokenizer_of(name, file);
     const auto encoder = tokenizer->make_encoder();

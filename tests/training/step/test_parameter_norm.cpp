@@ -57,12 +57,13 @@ Config with(const Config& of, const ParallelConfig& parallel, bool distributed) 
 
 void require_same(const Config& config, const std::vector<ParallelConfig>& layouts) {
   const Norms one = train(config);
+  const double rounding = config.precision.dtype() == DType::f32 ? 2e-6 : 1e-4;  // training differs between layouts
   for (const ParallelConfig& layout : layouts) {
     for (const bool distributed : {false, true}) {
       CAPTURE(layout.tensor, layout.context, layout.data, layout.pipeline, layout.expert, distributed);
       const Norms norms = train(with(config, layout, distributed));
       CHECK(norms.by_step.back() == Approx(norms.direct).epsilon(1e-12));
-      for (std::size_t i = 0; i < 3; ++i) CHECK(norms.by_step[i] == Approx(one.by_step[i]).epsilon(2e-6));
+      for (std::size_t i = 0; i < 3; ++i) CHECK(norms.by_step[i] == Approx(one.by_step[i]).epsilon(rounding));
     }
   }
 }

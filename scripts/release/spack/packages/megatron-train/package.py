@@ -20,7 +20,6 @@ class MegatronTrain(CMakePackage, CudaPackage):
 
     variant("nccl", default=True, when="+cuda", description="GPUs exchange tensors by NCCL")
     variant("icu", default=True, description="Find sentences by ICU's rules")
-    variant("sentencepiece", default=False, description="Read .model files of SentencePiece")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -36,7 +35,6 @@ class MegatronTrain(CMakePackage, CudaPackage):
     depends_on("xxhash@0.8:")
     depends_on("zlib-api")
     depends_on("icu4c@60:", when="+icu")
-    depends_on("sentencepiece", when="+sentencepiece")
     depends_on("cuda@12:", when="+cuda")
     depends_on("nccl", when="+nccl")
 
@@ -58,7 +56,6 @@ class MegatronTrain(CMakePackage, CudaPackage):
             self.define("MEGATRON_ARCH", self.march()),
             self.define_from_variant("MEGATRON_CUDA", "cuda"),
             self.define_from_variant("MEGATRON_ICU", "icu"),
-            self.define_from_variant("MEGATRON_SENTENCEPIECE", "sentencepiece"),
         ]
         if self.spec.satisfies("+cuda"):
             args.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
