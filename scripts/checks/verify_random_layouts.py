@@ -50,6 +50,7 @@ class Draw:
         self.draw_families()
         self.draw_encoders()
         self.draw_lion()
+        self.draw_groups()
         self.draw_matrix_rule()
 
     def one_of(self, *values):
@@ -172,6 +173,26 @@ class Draw:
         self.set("optimizer.distributed", self.sometimes(0.5))
         self.set("learning_rate.peak", self.one_of(1e-5, 1e-3, 1e-2, 0.3))
         self.set("learning_rate.decay", self.one_of("cosine", "constant", "linear"))
+
+    def draw_groups(self):
+        """Groups of parameters, drawn after everything else, so that the draws above stay what they were."""
+        if not self.sometimes(0.3):
+            return
+        groups = []
+        selections = ({"roles": ["embedding"]}, {"roles": ["vector", "norm"]},
+                      self.one_of({"roles": ["matrix"]}, {"names": ["*layers.0.*"]}))  # fmt: skip
+        for selection in selections:
+            if not self.sometimes(0.5):
+                continue
+            group = dict(selection)
+            group["learning_rate_factor"] = self.one_of(0.0, 0.3, 1.0, 2.0)
+            if self.sometimes(0.4):
+                group["weight_decay"] = self.one_of(0.0, 0.1)
+            if self.sometimes(0.4):
+                group["name"] = self.one_of("adamw", "sgd")
+            groups.append(group)
+        if groups:
+            self.set("optimizer.groups", groups)
 
     def draw_families(self):
         """What models of other families have. Drawn last, so that the draws above stay what they were."""

@@ -33,6 +33,7 @@
 #include "programs/padding_rows.h"
 #include "programs/program.h"
 #include "training/step/compatibility.h"
+#include "training/step/optimizer_facts.h"
 #include "training/step/saved_layout.h"
 
 namespace megatron {
@@ -234,7 +235,7 @@ int diff(const CheckpointArguments& arguments) {
   a.require_verified();
   b.require_verified();
   const std::vector<std::string> others =
-      other_differences(a, b, !arguments.weights_only, {kOptimizerKey, kUpdatesKey, kLossScalerKey});
+      other_differences(a, b, !arguments.weights_only, {kOptimizerKey, kGroupsKey, kUpdatesKey, kLossScalerKey});
   const std::vector<TensorDifference> tensors =
       arguments.weights_only ? compare_tensors(a, b, false, rows_of_words(a, b)) : compare_tensors(a, b, true);
   const std::size_t beyond = print_differences(tensors, arguments.tolerance);

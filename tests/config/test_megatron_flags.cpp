@@ -97,6 +97,8 @@ TEST_CASE("Megatron's flags: what a message says of one", "[config]") {
   CHECK(megatron_advice(*find_megatron_flag("--optimizer"), "adam") ==
         "is Megatron-LM's; here it is the key optimizer.name of the input file, or --set optimizer.name=VALUE (adam is "
         "adamw)");
+  CHECK_THAT(megatron_advice(*find_megatron_flag("--decoupled-lr"), "1e-4"),
+             Contains("optimizer.groups") && Contains("roles embedding and head with a learning_rate_factor"));
   CHECK(megatron_advice(*find_megatron_flag("--master_port"), "6000") == "is Megatron-LM's: MPI finds the ranks");
 }
 

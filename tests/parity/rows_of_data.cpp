@@ -5,6 +5,11 @@ namespace megatron::test {
 
 std::vector<Row> rules() {
   const std::vector<std::string> sgd = {"optimizer.name=sgd", "learning_rate.peak=0.1"};
+  // Another rule, a layer that stays as it is, biases that decay, matrices of one part.
+  const std::vector<std::string> groups = {
+      "optimizer.groups=[{roles=[\"embedding\"], name=\"sgd\", learning_rate_factor=30.0, momentum=0.5},"
+      "{names=[\"layers.1.*\"], learning_rate_factor=0.0}, {roles=[\"vector\", \"norm\"], weight_decay=0.2},"
+      "{names=[\"layers.*.mlp.*\"], learning_rate_factor=0.5, betas=[0.8, 0.9], epsilon=1e-6}]"};
   const std::vector<std::string> lion = {"optimizer.name=lion", "optimizer.betas=[0.9, 0.99]",
                                          "learning_rate.peak=1e-4"};
   return {
@@ -54,6 +59,16 @@ std::vector<Row> rules() {
        {"parallel.sequence_parallel=true", "parallel.expert=2", "optimizer.distributed=true"},
        with(kMuon, {"moe.experts=4", "moe.top_k=4", "moe.every=2", "moe.ffn_hidden_size=32"}),
        ""},
+      {"groups, data 4", 1, 4, 1, {}, groups, ""},
+      {"groups, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, groups, ""},
+      {"groups, distributed",
+       2,
+       2,
+       2,
+       {"parallel.sequence_parallel=true", "optimizer.distributed=true"},
+       groups,
+       "groups, 2 x 2 x 2"},
+      {"groups, interleaved, distributed", 1, 2, 4, with(kTwoChunks, {"optimizer.distributed=true"}), groups, ""},
   };
 }
 

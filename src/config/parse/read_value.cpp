@@ -10,6 +10,7 @@
 #include "base/text/utf8.h"
 #include "config/parse/presets.h"
 #include "config/parse/read_evaluation_tasks.h"
+#include "config/parse/read_parameter_groups.h"
 #include "config/parse/text_checks.h"
 #include "config/schema/suggestions.h"
 #include "config/schema/task.h"
@@ -205,6 +206,10 @@ class ValueReader {
   void read(std::vector<EvaluationTaskConfig>& field) {
     if (!node_.is_array()) return wrong_type(node_, "");
     set(read_evaluation_tasks(*node_.as_array(), name(), field));
+  }
+  void read(std::vector<ParameterGroupConfig>& field) {
+    if (!node_.is_array()) return wrong_type(node_, "");
+    set(read_parameter_groups(*node_.as_array(), name(), field));
   }
 
  private:

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/core/named_rows.h"
 #include "config/rules/violations.h"
+#include "config/schema/parameter_groups.h"
 
 namespace megatron {
 namespace {
@@ -47,6 +49,26 @@ void check_weight_decay(const Config& c, Violations& violations) {
         "optimizer.weight_decay_schedule = \"{}\" leads from weight_decay = {} to a weight_decay_end that is "
         "not given; add optimizer.weight_decay_end (0: none is left with the last step)",
         o.weight_decay_schedule, o.weight_decay);
+  }
+}
+
+void check_parameter_groups(const Config& c, Violations& violations) {
+  for (std::size_t i = 0; i < c.optimizer_groups.size(); ++i) {
+    const ParameterGroupConfig& group = c.optimizer_groups[i];
+    const OptimizerConfig settings = settings_of(c.optimizer, group);
+    const UpdateRuleFacts& rule = row_named(kUpdateRules, settings.name);
+    for (const std::string& key : group.keys) {
+      const std::vector<std::string> readers = update_rules_with(key);
+      if (readers.empty() || rule.keys.contains(key)) continue;
+      violations.add({"optimizer.groups", "optimizer.name"}, "optimizer.groups[{}].{} belongs to name = {}, not \"{}\"",
+                     i, key, one_of_text(readers), settings.name);
+    }
+    if (settings.weight_decay > 0 && c.optimizer.weight_decay == 0 && c.optimizer.weight_decay_schedule != "constant") {
+      violations.add({"optimizer.groups", "optimizer.weight_decay", "optimizer.weight_decay_schedule"},
+                     "optimizer.groups[{}].weight_decay = {} is to change in proportion to optimizer.weight_decay, and "
+                     "with optimizer.weight_decay_schedule = \"{}\" that grows from 0; begin with a number above 0",
+                     i, settings.weight_decay, c.optimizer.weight_decay_schedule);
+    }
   }
 }
 
@@ -97,6 +119,7 @@ void check_loss(const Config& c, Violations& violations) {
 void check_update(const Config& config, Violations& violations) {
   check_learning_rate(config, violations);
   check_weight_decay(config, violations);
+  check_parameter_groups(config, violations);
   check_precision(config, violations);
   check_loss(config, violations);
 }

@@ -252,6 +252,17 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+/// An entry of optimizer.groups: parameters that are updated in their own way.
+struct ParameterGroupConfig {
+  std::vector<std::string> roles, names;  // the parameters of these roles with names like these; empty: any
+  double learning_rate_factor = 1;
+  std::vector<std::string> keys = {};  // keys of [optimizer] that it has its own values of
+  OptimizerConfig values = {};         // holds these values; its others mean nothing
+
+  bool has_own(std::string_view key) const { return std::find(keys.begin(), keys.end(), key) != keys.end(); }
+  bool operator==(const ParameterGroupConfig&) const = default;
+};
+
 struct LearningRateConfig {
   double peak = 1e-4, minimum = 0;
   std::int64_t warmup_steps = 0, warmup_samples = 0, warmup_tokens = 0;
@@ -390,6 +401,7 @@ struct Config {
   PrecisionConfig precision;
   RecomputeConfig recompute;
   OptimizerConfig optimizer;
+  std::vector<ParameterGroupConfig> optimizer_groups;  // optimizer.groups; the first that selects a parameter has it
   LearningRateConfig learning_rate;
   DataConfig data;
   TaskConfig task;

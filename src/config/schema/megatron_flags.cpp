@@ -85,7 +85,7 @@ constexpr MegatronFlag kExperts[] = {
     {"--moe-expert-parallel-size", "parallel.expert", ""},
     {"--expert-model-parallel-size", "parallel.expert", ""},
     {"--enable-expert-tensor-parallelism", "", "experts are divided over tensor ranks as dense layers are"},
-    {"--create-moe-param-group", "", "experts have the optimizer's settings"},
+    {"--create-moe-param-group", "optimizer.groups", "a group with the experts' names"},
     {"--use-tutel", "", "dispatch is this program's own"},
 };
 
@@ -182,6 +182,8 @@ constexpr MegatronFlag kOptimizer[] = {
     {"--optimizer", "optimizer.name", "adam is adamw"},
     {"--lr", "learning_rate.peak", ""},
     {"--min-lr", "learning_rate.minimum", ""},
+    {"--decoupled-lr", "optimizer.groups", "roles embedding and head with a learning_rate_factor, this rate over --lr"},
+    {"--decoupled-min-lr", "optimizer.groups", "the minimum has the group's factor too"},
     {"--lr-decay-style", "learning_rate.decay", "the default here is cosine"},
     {"--lr-decay-iters", "learning_rate.decay_steps", ""},
     {"--lr-decay-samples", "learning_rate.decay_samples", ""},

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/core/philox.h"
+#include "config/schema/parameter_groups.h"
 #include "config/schema/task.h"
 #include "config/schema/unsupported.h"
 
@@ -104,9 +105,7 @@ struct Print {
     if (labels == numbered_labels(static_cast<std::int64_t>(labels.size()))) {
       return labels.empty() ? "" : std::to_string(labels.size());
     }
-    std::vector<std::string> names;
-    for (const std::string& label : labels) names.push_back(quoted(label));
-    return fmt::format("[{}]", fmt::join(names, ", "));
+    return print_texts(labels);
   }
   std::string operator()(const std::vector<EvaluationTaskConfig>& tasks) const {
     std::vector<std::string> parts;
@@ -118,12 +117,33 @@ struct Print {
     }
     return parts.empty() ? "" : fmt::format("[{}]", fmt::join(parts, ", "));
   }
+  std::string operator()(const std::vector<ParameterGroupConfig>& groups) const {
+    std::vector<std::string> parts;
+    for (const ParameterGroupConfig& group : groups) {
+      Config own;
+      own.optimizer = group.values;
+      std::string part = selection_text(group);
+      if (group.learning_rate_factor != 1) part += ", learning_rate_factor = " + decimal(group.learning_rate_factor);
+      for (const std::string& key : group.keys) {
+        const auto print = [&](auto access) { return Print{false}(access(own)); };
+        part += fmt::format(", {} = {}", key, std::visit(print, find_key("optimizer", key)->access));
+      }
+      parts.push_back(fmt::format("{{{}}}", part));
+    }
+    return parts.empty() ? "" : fmt::format("[{}]", fmt::join(parts, ", "));
+  }
 
  private:
   bool absent(bool zero) const { return may_be_absent && zero; }
 };
 
 }  // namespace
+
+std::string print_texts(const std::vector<std::string>& texts) {
+  std::vector<std::string> parts;
+  for (const std::string& text : texts) parts.push_back(quoted(text));
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
 
 std::string print_value(const Key& key, const Config& config) {
   Config readable = config;  // the schema's access is one for reading and writing

@@ -23,6 +23,9 @@ std::string print_given(const Config& config, const Config& base, std::span<cons
 /// One key's value in TOML, "" when it is absent (unset, to be derived).
 std::string print_value(const Key& key, const Config& config);
 
+/// Texts as a list of TOML: ["a", "b"].
+std::string print_texts(const std::vector<std::string>& texts);
+
 /// All of a key's row but the help, in words: "integer, in tokens; at least 1, at most 2^24. Default: 128."
 std::string facts_of_key(const Key& key);
 

@@ -30,6 +30,9 @@ struct TypeName {
   std::string operator()(Access<std::vector<EvaluationTaskConfig>>) const {
     return "array of tables {name, task, data, every, ...}";
   }
+  std::string operator()(Access<std::vector<ParameterGroupConfig>>) const {
+    return "array of tables {roles, names, name, learning_rate_factor, weight_decay, ...}";
+  }
   std::string operator()(Access<std::vector<std::string>>) const { return "integer or array of strings"; }
   std::string operator()(Access<Blend>) const { return "path, or array of paths or {name, path, weight}"; }
 };

@@ -1,4 +1,8 @@
 // Keys of what is trained how: length and batches, loss, precision, memory, optimizer, learning rate.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/core/role.h"
 #include "config/schema/schema_keys.h"
 #include "config/schema/update_rules.h"
 
@@ -146,7 +150,9 @@ std::vector<Key> recipe_keys() {
        "with \"sgd\". Biases and normalizations do not decay.",
        ""},
       {MEGATRON_KEY(optimizer, weight_decay_schedule), one_of({"constant", "linear", "cosine"}), "", "",
-       "Shape of the change from weight_decay to weight_decay_end over the samples of the run.", ""},
+       "Shape of the change from weight_decay to weight_decay_end over the samples of the run. That of a group changes "
+       "in the same proportion.",
+       ""},
       {MEGATRON_KEY(optimizer, weight_decay_end),
        noted(in_fp32(at_least(0)), "with weight_decay_schedule \"linear\" or \"cosine\", which need it"), "", "none",
        "Weight decay at the last step.", ""},
@@ -155,6 +161,16 @@ std::vector<Key> recipe_keys() {
       {MEGATRON_KEY(optimizer, distributed), any(), "", "",
        "Divide the optimizer state among the data ranks. Gradients are then always reduce-scattered during the "
        "backward pass, independent of `parallel.overlap_gradients`.",
+       ""},
+      {MEGATRON_KEY_IN(optimizer, groups, optimizer_groups),
+       noted(any(), fmt::format("each with names or roles, or both; roles: {}", fmt::join(names_of(kRoles), ", "))), "",
+       "none",
+       "Parameters that are updated in their own way: [{roles = [\"embedding\", \"head\"], learning_rate_factor = 0.5, "
+       "weight_decay = 0.0}]. A group selects the parameters of its roles whose names are like one of its names "
+       "(\"layers.*.attention.*\"); the first that selects a parameter has it. The learning rate is multiplied by "
+       "learning_rate_factor (0: these parameters stay as they are). weight_decay is for all of the group, biases too. "
+       "name, another optimizer, and the keys that go with it are as above; those that are not given are as in "
+       "[optimizer] (docs/training.md).",
        ""},
       {MEGATRON_KEY(learning_rate, peak), in_fp32(above(0)), "", "", "Learning rate after the warm-up.", ""},
       {MEGATRON_KEY(learning_rate, minimum), noted(in_fp32(at_least(0)), "at most peak"), "", "",

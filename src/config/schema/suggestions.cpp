@@ -101,6 +101,8 @@ constexpr KeyAlias kAliases[] = {
     {"initial_scale_power", "precision.initial_loss_scale"},
     {"gradient_checkpointing", "recompute.mode"},
     {"optim", "optimizer.name"},
+    {"param_groups", "optimizer.groups"},
+    {"parameter_groups", "optimizer.groups"},
     {"beta1", "optimizer.betas"},
     {"beta2", "optimizer.betas"},
     {"adam_epsilon", "optimizer.epsilon"},

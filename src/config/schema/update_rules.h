@@ -20,6 +20,7 @@ struct Names {
   constexpr const std::string_view* begin() const { return all.data(); }
   constexpr const std::string_view* end() const { return std::find(all.data(), all.data() + all.size(), ""); }
   constexpr std::size_t size() const { return static_cast<std::size_t>(end() - begin()); }
+  constexpr bool operator==(const Names&) const = default;
   constexpr bool contains(std::string_view name) const { return std::find(begin(), end(), name) != end(); }
 };
 

@@ -17,8 +17,8 @@
 #include "backend/ops/ops.h"
 #include "backend/tensor/memory.h"
 #include "backend/tensor/tensor.h"
+#include "base/core/role.h"
 #include "distributed/comm/process_grid.h"
-#include "distributed/parallel/role.h"
 
 namespace megatron {
 

@@ -36,6 +36,7 @@ class TrainingJob {
   Timers timers_;
   Replica replica_;
   RandomBatch batch_;
+  double weight_decay_;
   std::int64_t step_ = 0;
 };
 

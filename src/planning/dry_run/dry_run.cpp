@@ -24,6 +24,7 @@
 #include "training/step/datasets.h"
 #include "training/step/evaluation_tasks.h"
 #include "training/step/grid.h"
+#include "training/step/group_members.h"
 
 namespace megatron {
 
@@ -168,7 +169,7 @@ std::string dry_run(Config config, int ranks) {
 
 std::string list_parameters(Config config, int ranks) {
   const PlannedData data = resolve_for_plan(config, ranks);
-  return wrapped(data.notes) + parameter_table(config);
+  return wrapped(data.notes) + wrapped(describe_groups(config)) + parameter_table(config);
 }
 
 }  // namespace megatron

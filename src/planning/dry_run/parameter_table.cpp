@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/text/text.h"
-#include "training/optimizer/update_rules.h"
+#include "training/optimizer/parameter_groups.h"
 #include "training/step/declared_rank.h"
 
 namespace megatron {
@@ -22,12 +22,6 @@ void for_each_record(const ParameterStore& store, const Visit& visit) {
   for (const ModelState& state : store.states()) visit(state, false);
 }
 
-Config on_one_rank(Config config) {
-  config.parallel = {};
-  config.parallel.data = 1;
-  return config;
-}
-
 // "whole", or "experts over expert, rows over tensor".
 std::string describe_cut(const Parameter& record, const GridShape& shape) {
   std::vector<std::string> cuts;
@@ -40,6 +34,24 @@ std::string describe_cut(const Parameter& record, const GridShape& shape) {
     if (record.tensor == Placement::kv_replicated) cuts.push_back(fmt::format("{} ranks each", shape.kv_replicas));
   }
   return cuts.empty() ? "whole" : fmt::format("{}", fmt::join(cuts, ", "));
+}
+
+/// How a parameter is updated, in words: its group's number and factor of the learning rate, where it has them.
+struct UpdateWords {
+  std::string group = {}, rule = "none", factor = {}, decay = "no";
+};
+
+UpdateWords describe_update(const ParameterGroups& groups, const Parameter& parameter) {
+  const ParameterUpdate how = groups.of(parameter);
+  const std::size_t group = groups.index_of(parameter);
+  UpdateWords words{.rule = std::string(how.rule->name), .decay = how.decays ? "yes" : "no"};
+  if (group == groups.groups().size()) return words;
+  words.group = fmt::to_string(group);
+  if (how.settings->learning_rate_factor != 1) words.factor = fmt::to_string(how.settings->learning_rate_factor);
+  if (how.decays && groups.groups()[group].has_own("weight_decay")) {
+    words.decay = fmt::to_string(how.settings->optimizer.weight_decay);
+  }
+  return words;
 }
 
 using Line = std::vector<std::string>;
@@ -92,18 +104,20 @@ std::vector<ParameterRow> parameter_rows(const Config& config) {
 std::string parameter_table(const Config& config) {
   const GridShape shape = grid_shape(config);
   const Shards shards = optimizer_shards(config, shape);
-  std::vector<Line> lines = {
-      {"name", "shape", "cut", "values", "stage", "update", "role", "decay", "copies", "state", "elements"}};
+  const ParameterGroups groups(config);
+  std::vector<Line> lines = {{"name", "shape", "cut", "values", "stage", "group", "update", "factor", "role", "decay",
+                              "copies", "state", "elements"}};
   std::int64_t count = 0, elements = 0;
   for (const auto& [record, stages, trained] : parameter_rows(config)) {
     const DType values = record.value.dtype();
     const int sharers = shards.of(record.copies);
-    lines.push_back(
-        {record.name, record.global_shape.to_string(), describe_cut(record, shape),
-         values == DType::f32 ? "" : name_of(values), fmt::format("{}", fmt::join(stages, ", ")),
-         trained ? std::string(rule_of(config.optimizer, record).name) : "none", std::string(name_of(record.role)),
-         record.decays() ? "yes" : "no", fmt::to_string(shape.copies(record.copies)),
-         trained && sharers > 1 ? fmt::format("1/{}", sharers) : "", fmt::to_string(record.global_shape.elements())});
+    const UpdateWords words = trained ? describe_update(groups, record) : UpdateWords{};
+    lines.push_back({record.name, record.global_shape.to_string(), describe_cut(record, shape),
+                     values == DType::f32 ? "" : name_of(values), fmt::format("{}", fmt::join(stages, ", ")),
+                     words.group, words.rule, words.factor, std::string(name_of(record.role)), words.decay,
+                     fmt::to_string(shape.copies(record.copies)),
+                     trained && sharers > 1 ? fmt::format("1/{}", sharers) : "",
+                     fmt::to_string(record.global_shape.elements())});
     if (trained) ++count, elements += record.global_shape.elements();
   }
   Line& total = lines.emplace_back(lines.front().size());

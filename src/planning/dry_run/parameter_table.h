@@ -20,8 +20,8 @@ struct ParameterRow {
 /// ModelState. The configuration must be resolved. Errors: configuration, for a grid too large to list.
 std::vector<ParameterRow> parameter_rows(const Config& config);
 
-/// The rows as lines in columns, below headings; at the end their number, and their elements as a plan counts them
-/// (states are not in it).
+/// The rows as lines in columns, below headings, with how each is updated; at the end their number, and their elements
+/// as a plan counts them (states are not in it).
 std::string parameter_table(const Config& config);
 
 }  // namespace megatron

@@ -15,6 +15,7 @@
 #include "models/families/layers.h"
 #include "training/pipeline/simulate.h"
 #include "training/step/grid.h"
+#include "training/step/group_members.h"
 
 namespace megatron {
 
@@ -291,6 +292,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   std::vector<std::int64_t> held;
   for (const MemoryPlan& plan : stages) held.push_back(plan.parameters);
   fmt::format_to(out, "per rank  {} parameters{}\n", fmt::join(held, " "), held.size() > 1 ? ", by stage" : "");
+  text += wrapped(describe_groups(config));
   text += describe_recomputation(config);
   fmt::format_to(out, "memory per rank (the program's own buffers; resident: plus {} of program and libraries)\n",
                  program_bytes());

@@ -50,6 +50,8 @@ const LayoutBounds::Layer* LayoutBounds::layer_of(const Config& config) {
   const MoeConfig& moe = config.model.moe;
   const std::int64_t period = period_of(config.model);
   if (config.model.has_decoder() || !moe.layers.empty() || config.model.layers % period != 0) return nullptr;
+  const auto& groups = config.optimizer_groups;  // by name, a layer may be updated in another way than the next
+  if (std::any_of(groups.begin(), groups.end(), [](const auto& group) { return !group.names.empty(); })) return nullptr;
   const ParallelConfig& parallel = config.parallel;
   const bool recomputes = config.recompute.of_chunk(1) > 0;
   const auto [place, is_new] =

@@ -9,6 +9,7 @@
 #include "config/schema/unsupported.h"
 #include "distributed/comm/agreement.h"
 #include "training/step/compute.h"
+#include "training/step/group_members.h"
 
 namespace megatron {
 
@@ -68,6 +69,7 @@ ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::st
   agree(world, [&] {
     const DataFacts facts = datasets->facts();
     resolve(config, world.size(), &facts, &warnings);
+    describe_groups(config);  // refuses those of no parameter
   });
   require_same_config(world, config);
   std::vector<TrainingTask> tasks = open_evaluation_tasks(config, *datasets, world);

@@ -13,31 +13,33 @@ Tensor in(Tensor flat, const FlatRange& range) {
 }  // namespace
 
 Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
-                                      const OptimizerConfig& config, RuleChoice choice) {
+                                      const ParameterGroups& groups) {
   Division division;
-  const auto add = [&](std::int64_t first, std::int64_t end, const UpdateRule* rule) {
+  const auto add = [&](std::int64_t first, std::int64_t end, const ParameterUpdate& how) {
     if (first == end) return;
     auto& rules = division.rules;
-    auto memory = std::find_if(rules.begin(), rules.end(), [&](const auto& one) { return one.rule == rule; });
-    if (memory == rules.end()) memory = rules.insert(memory, {rule, rule->states(config)});
+    auto memory = std::find_if(rules.begin(), rules.end(), [&](const RuleMemory& one) {
+      return one.rule == how.rule && one.names == how.states();
+    });
+    if (memory == rules.end()) memory = rules.insert(memory, {how.rule, how.states()});
     division.sections.push_back(
         {{first, end - first}, static_cast<std::size_t>(memory - rules.begin()), memory->elements});
     memory->elements += end - first;
   };
   if (store.all().empty()) return division;
-  const UpdateRule* rule = &choice(config, store.all().front());
+  ParameterUpdate how = groups.of(store.all().front());
   for (const FlatRange& range : owned) {
     std::int64_t first = range.first;
     for (const Parameter& parameter : store.all()) {
       for (const FlatRange& part : ParameterStore::parts_in(parameter, {range})) {
-        const UpdateRule* const its = &choice(config, parameter);
-        if (its == rule) continue;
-        add(first, part.first, rule);
+        const ParameterUpdate its = groups.of(parameter);
+        if (its.rule == how.rule && its.states() == how.states()) continue;
+        add(first, part.first, how);
         first = part.first;
-        rule = its;
+        how = its;
       }
     }
-    add(first, range.end(), rule);
+    add(first, range.end(), how);
   }
   return division;
 }
@@ -51,23 +53,22 @@ std::size_t Optimizer::bytes_of(const ParameterStore& store, const Division& div
   return static_cast<std::size_t>(numbers) * sizeof(float);
 }
 
-std::size_t Optimizer::state_bytes(const ParameterStore& store, Shard shard, const OptimizerConfig& config,
-                                   RuleChoice choice) {
-  return bytes_of(store, divide(store, store.owned_by(shard), config, choice));
+std::size_t Optimizer::state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups) {
+  return bytes_of(store, divide(store, store.owned_by(shard), groups));
 }
 
 Optimizer::Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
-                     ParameterAllGather* gathers, RuleChoice choice, Arena* scratch)
-    : store_(store), config_(config), ops_(ops), gathers_(gathers), scratch_(scratch) {
+                     ParameterAllGather* gathers, const std::vector<ParameterGroupConfig>& groups, Arena* scratch)
+    : store_(store), config_(config), groups_(config, groups), ops_(ops), gathers_(gathers), scratch_(scratch) {
   internal_check(gathers != nullptr || !store.sharded(), "an optimizer of shards needs gathers");
   owned_ = store.owned_by(gathers != nullptr ? gathers->shard() : Shard{});
-  division_ = divide(store, owned_, config, choice);
-  list_parts(choice);
-  list_matrices(choice);
+  division_ = divide(store, owned_, groups_);
+  list_parts();
+  list_matrices();
   allocate(device);
 }
 
-void Optimizer::list_parts(RuleChoice choice) {
+void Optimizer::list_parts() {
   for (const FlatRange& range : owned_) {
     std::vector<Part>& parts = parts_.emplace_back();
     const Parameter* counted = nullptr;  // the one before, if it counts
@@ -84,11 +85,11 @@ void Optimizer::list_parts(RuleChoice choice) {
         // other copies it was summed over all that hold one, and is in the norm through the owner's.
         if (!parameter.owner && parameter.tensor == Placement::replica) copies_.push_back(part);
         // Gaps hold zeros: a part may span them.
-        const UpdateRule* const rule = &choice(config_, parameter);
-        const Parameter* const matrix = rule->update_matrix != nullptr ? &parameter : nullptr;
-        if (parts.empty() || parts.back().decay != parameter.decays() || parts.back().rule != rule ||
-            parts.back().matrix.parameter != matrix) {
-          parts.push_back({part, parameter.decays(), rule, {matrix, rule->update_matrix}});
+        const ParameterUpdate how = groups_.of(parameter);
+        const MatrixUpdate* const rule = how.rule->update_matrix;
+        const Parameter* const matrix = rule != nullptr ? &parameter : nullptr;
+        if (parts.empty() || !(parts.back().how == how) || parts.back().matrix.parameter != matrix) {
+          parts.push_back({part, how, {matrix, rule}});
         }
         parts.back().range.count = part.end() - parts.back().range.first;
       }
@@ -209,7 +210,7 @@ void Optimizer::wait_for_values() {
 void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     for (const Part& part : parts_[i]) {
-      part.rule->update(ops_, config_, update_of(part, settings, factor, skip));
+      part.how.rule->update(ops_, part.how.settings->optimizer, update_of(part, settings, factor, skip));
       if (gathers_ != nullptr) gathers_->progress();
     }
     for (const Matrices& matrices : matrices_[i]) update_matrices(i, matrices, settings, factor, skip);
@@ -219,13 +220,14 @@ void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor,
 
 UpdateArgs Optimizer::update_of(const Part& part, const UpdateSettings& settings, ConstTensor factor,
                                 ConstTensor skip) const {
+  const ParameterUpdate& how = part.how;
   return {.value = master(part.range),
           .gradient = gradients_of(part.range),
           .states = states_in(section_of(part.range), part.range),
           .clip_factor = factor,
           .skip = skip,
-          .learning_rate = static_cast<float>(settings.learning_rate),
-          .weight_decay = part.decay ? static_cast<float>(settings.weight_decay) : 0.0f,
+          .learning_rate = static_cast<float>(settings.learning_rate * how.settings->learning_rate_factor),
+          .weight_decay = static_cast<float>(how.weight_decay(config_.weight_decay, settings.weight_decay)),
           .step = updates_ + 1};
 }
 

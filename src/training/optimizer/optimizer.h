@@ -7,15 +7,16 @@
 
 #include "distributed/parallel/parameter.h"
 #include "distributed/parallel/parameter_all_gather.h"
-#include "training/optimizer/update_rules.h"
+#include "training/optimizer/parameter_groups.h"
 #include "training/optimizer/whole_matrix.h"
 
 namespace megatron {
 
 /// Numbers that may change at every step.
 struct UpdateSettings {
-  double learning_rate = 0;
-  double weight_decay = 0;    ///< for parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD)
+  double learning_rate = 0;   ///< multiplied by the factor of a parameter's group
+  double weight_decay = 0;    ///< for parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD).
+                              ///< Groups with their own have it in the proportion of this one to the configuration's
   double gradient_scale = 1;  ///< the store's gradients are the real ones times this
 };
 
@@ -30,7 +31,8 @@ class Optimizer {
   /// that needs whole matrices needs gathers and `scratch`, for the time of an update. All own state is 0:
   /// initialize(), or read it.
   Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
-            ParameterAllGather* gathers = nullptr, RuleChoice choice = rule_of, Arena* scratch = nullptr);
+            ParameterAllGather* gathers = nullptr, const std::vector<ParameterGroupConfig>& groups = {},
+            Arena* scratch = nullptr);
 
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
   /// precision, but for the rounding of 16-bit values. Gradients become 0.
@@ -75,34 +77,33 @@ class Optimizer {
   bool sharded() const { return store_.sharded(); }
 
   /// Bytes of optimizer state of a rank, for a store that is allocated (or planned).
-  static std::size_t state_bytes(const ParameterStore& store, Shard shard, const OptimizerConfig& config,
-                                 RuleChoice choice = rule_of);
+  static std::size_t state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups);
 
  private:
-  /// Memory of a rule's states: each has one number per element of the rule's sections.
+  /// Memory of a rule's states: each has one number per element of the rule's sections. A rule that keeps other states
+  /// with other settings has several.
   struct RuleMemory {
     const UpdateRule* rule;
     Names names;
     std::int64_t elements = 0;
     StateTensors states{};
   };
-  /// A maximal part of an owned range with one rule, with the gaps up to the next one.
+  /// A maximal part of an owned range with one rule and its states, with the gaps up to the next one.
   struct Section {
     FlatRange range;
-    std::size_t memory;  ///< index of its rule's
+    std::size_t memory;  ///< index of its states'
     std::int64_t first;  ///< its place in each of these states
   };
-  /// The owned ranges, cut where the rule changes, and each rule's number of elements; nothing is allocated yet.
+  /// The owned ranges, cut where the rule or its states change, and the number of elements of each; nothing is
+  /// allocated yet.
   struct Division {
     std::vector<Section> sections;
     std::vector<RuleMemory> rules;
   };
-  /// A maximal part of an owned range with one rule and one decay; of one parameter alone, if its rule updates
-  /// matrices.
+  /// A maximal part of an owned range that is updated in one way; of one parameter alone, if its rule updates matrices.
   struct Part {
     FlatRange range;
-    bool decay;
-    const UpdateRule* rule;
+    ParameterUpdate how;
     DirectedMatrix matrix;  ///< null if the rule is not such a one
   };
   /// Parts of matrices whose directions become whole together: with shards all parts that lie in a bucket.
@@ -115,10 +116,10 @@ class Optimizer {
   std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
   static Division divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
-                         const OptimizerConfig& config, RuleChoice choice);
+                         const ParameterGroups& groups);
   static std::size_t bytes_of(const ParameterStore& store, const Division& division);
-  void list_parts(RuleChoice choice);
-  void list_matrices(RuleChoice choice);
+  void list_parts();
+  void list_matrices();
   void add_matrix(std::vector<Matrices>& matrices, const Part& part, std::size_t ranks) const;
   void allocate(Device& device);
   Tensor master(const FlatRange& range) const;
@@ -133,6 +134,7 @@ class Optimizer {
 
   const ParameterStore& store_;
   OptimizerConfig config_;
+  ParameterGroups groups_;
   Ops& ops_;
   ParameterAllGather* gathers_;
   Arena* scratch_;

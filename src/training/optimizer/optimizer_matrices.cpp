@@ -7,10 +7,10 @@ namespace megatron {
 
 // Takes the parts of matrices out of the others. With shards a bucket is gathered by all of its copies or by none,
 // whichever of them have a part of a matrix, and all take as much scratch.
-void Optimizer::list_matrices(RuleChoice choice) {
+void Optimizer::list_matrices() {
   std::vector<DirectedMatrix> all;
   for (const Parameter& parameter : store_.all()) {
-    const MatrixUpdate* const rule = choice(config_, parameter).update_matrix;
+    const MatrixUpdate* const rule = groups_.of(parameter).rule->update_matrix;
     if (rule != nullptr) all.push_back({&parameter, rule});
   }
   matrices_.resize(owned_.size());
@@ -63,7 +63,7 @@ void Optimizer::update_matrices(std::size_t index, const Matrices& matrices, con
     const Tensor gradient = kept.slice(0, first, part.range.count), direction = gradients_of(part.range);
     ops_.copy(args.gradient, gradient);
     args.gradient = gradient;
-    part.matrix.rule->direct(ops_, *scratch_, config_, args, direction);
+    part.matrix.rule->direct(ops_, *scratch_, part.how.settings->optimizer, args, direction);
     first += part.range.count;
   }
   const ProcessGrid& grid = gathers_->grid();
@@ -75,7 +75,7 @@ void Optimizer::update_matrices(std::size_t index, const Matrices& matrices, con
   first = 0;
   for (const Part& part : matrices.parts) {
     const UpdateArgs args = update_of(part, settings, factor, skip);
-    part.matrix.rule->apply(ops_, *scratch_, config_, args, part.matrix.parameter->global_shape);
+    part.matrix.rule->apply(ops_, *scratch_, part.how.settings->optimizer, args, part.matrix.parameter->global_shape);
     ops_.copy(kept.slice(0, first, part.range.count), gradients_of(part.range));
     first += part.range.count;
     gathers_->progress();

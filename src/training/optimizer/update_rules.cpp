@@ -10,13 +10,14 @@ namespace megatron {
 namespace {
 
 void adamw(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
+  const double rate_factor = config.name == "adamw" ? 1 : config.adamw_learning_rate_factor;
   ops.adamw({.value = args.value,
              .gradient = args.gradient,
              .m = args.states[0],
              .v = args.states[1],
              .clip_factor = args.clip_factor,
              .skip = args.skip,
-             .learning_rate = args.learning_rate * static_cast<float>(config.adamw_learning_rate_factor),
+             .learning_rate = args.learning_rate * static_cast<float>(rate_factor),
              .beta1 = static_cast<float>(config.beta1),
              .beta2 = static_cast<float>(config.beta2),
              .epsilon = static_cast<float>(config.epsilon),

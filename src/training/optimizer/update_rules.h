@@ -50,11 +50,8 @@ struct UpdateRule {
   Names states(const OptimizerConfig& config) const;
 };
 
-/// Says by which rule a parameter is updated.
-using RuleChoice = const UpdateRule& (*)(const OptimizerConfig& config, const Parameter& parameter);
-
-/// The choice of the configuration: optimizer.name. One that needs whole matrices has the hidden matrices, and AdamW
-/// all other parameters.
+/// The rule of a parameter with these settings, which are its group's (parameter_groups.h): that of optimizer.name. One
+/// that needs whole matrices has the hidden matrices, and AdamW all other parameters.
 const UpdateRule& rule_of(const OptimizerConfig& config, const Parameter& parameter);
 
 }  // namespace megatron

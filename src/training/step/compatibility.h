@@ -11,9 +11,6 @@
 
 namespace megatron {
 
-/// Keys of what a checkpoint's `extra` holds of the optimizer, in addition to its states: its name, the updates it has
-/// made, and the state of a dynamic loss scale.
-inline constexpr const char *kOptimizerKey = "optimizer", *kUpdatesKey = "updates", *kLossScalerKey = "loss_scaler";
 /// The checkpoint with the lowest validation loss, in a run's own loop state: {"step", "loss"}.
 inline constexpr const char* kBestState = "best";
 

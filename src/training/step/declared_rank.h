@@ -28,4 +28,11 @@ struct DeclaredRank {
   ParameterStore store;  ///< its views have addresses that must not be dereferenced
 };
 
+/// The configuration of one rank that trains the same model: a DeclaredRank of it has the whole model's parameters.
+inline Config on_one_rank(Config config) {
+  config.parallel = {};
+  config.parallel.data = 1;
+  return config;
+}
+
 }  // namespace megatron

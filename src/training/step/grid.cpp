@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "models/families/family.h"
-#include "training/optimizer/update_rules.h"
+#include "training/optimizer/parameter_groups.h"
 
 namespace megatron {
 
@@ -24,9 +24,10 @@ Shards optimizer_shards(const Config& config, const GridShape& shape) {
 
 std::int64_t bucket_elements(const Config& config, const ParameterStore& store, const Shards& shards) {
   constexpr std::int64_t fewest_buckets = 8;
+  const ParameterGroups groups(config);
   std::int64_t largest = 0;
   for (const Parameter& parameter : store.all()) {
-    if (rule_of(config.optimizer, parameter).update_matrix != nullptr)
+    if (groups.of(parameter).rule->update_matrix != nullptr)
       largest = std::max(largest, parameter.global_shape.elements());
   }
   if (shards.dense == 1 || largest == 0) return ParameterStore::kBucketElements;

@@ -54,9 +54,10 @@ void play_evaluations(const PlayedReplica& played) {
 // Ranks work on other matrices. All of a stage hold what the largest of them take.
 void play_matrices(const PlayedReplica& played) {
   const auto& [config, job, replica, family] = played;
+  const ParameterGroups groups(config);
   Arena scratch("scratch");
   for (const Parameter& parameter : replica.store().all()) {
-    const MatrixUpdate* const rule = rule_of(config.optimizer, parameter).update_matrix;
+    const MatrixUpdate* const rule = groups.of(parameter).rule->update_matrix;
     if (rule == nullptr) continue;
     const ArenaScope scope(scratch);
     const DirectedMatrix matrix{&parameter, rule};
@@ -150,11 +151,12 @@ MemoryPlan memory_of(const PlayedReplica& played) {
   }
   plan.parameters = replica.store().parameter_elements();
   const GridShape& shape = job.grid.shape();
+  const ParameterGroups groups(config);
   for (const Parameter& parameter : replica.store().all()) {
     // Other expert ranks have as many other experts.
     const int others = parameter.copies == CopyGroup::experts ? shape.expert : 1;
     if (!parameter.owner) continue;
-    const Names states = rule_of(config.optimizer, parameter).states(config.optimizer);
+    const Names states = groups.of(parameter).states();
     plan.stage_parameters += others * parameter.global_shape.elements();
     plan.stage_numbers += others * parameter.global_shape.elements() * static_cast<std::int64_t>(1 + states.size());
   }

@@ -5,7 +5,7 @@
 #include "config/parse/parse.h"
 #include "config/rules/resolve.h"
 #include "config/rules/rules.h"
-#include "training/optimizer/update_rules.h"
+#include "training/optimizer/parameter_groups.h"
 #include "training/step/declared_rank.h"
 
 namespace megatron {
@@ -50,11 +50,12 @@ std::vector<SavedState> saved_states(const ParameterStore& store, const ProcessG
 
 std::vector<TensorSlice> saved_layout(const Config& config, int rank) {
   const DeclaredRank declared(config, rank);
+  const ParameterGroups groups(config);
   std::vector<TensorSlice> slices;
   for (const SavedPart& part : saved_parts(declared.store, declared.grid)) {
     const Parameter& parameter = *part.parameter;
     slices.push_back(without_memory(parameter, {part.range.first - parameter.first, part.range.count}));
-    for (const std::string_view state : rule_of(config.optimizer, parameter).states(config.optimizer)) {
+    for (const std::string_view state : groups.of(parameter).states()) {
       slices.back().states.push_back({std::string(state), {}});
     }
   }

@@ -14,6 +14,7 @@
 #include "distributed/comm/agreement.h"
 #include "training/step/loss_counts.h"
 #include "training/step/losses.h"
+#include "training/step/optimizer_facts.h"
 
 namespace megatron {
 
@@ -260,9 +261,12 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
   state.samples = samples();
   state.tokens = tokens();
   state.facts = facts();
-  state.extra = {{kOptimizerKey, config_.optimizer.name},    {kUpdatesKey, replica_.optimizer().updates()},
-                 {"config", print_config(config_)},          {"loop", loop},
-                 {"order", order_facts(config_, datasets_)}, {"data_hash", datasets_.train_hash()}};
+  state.extra = {{kUpdatesKey, replica_.optimizer().updates()},
+                 {"config", print_config(config_)},
+                 {"loop", loop},
+                 {"order", order_facts(config_, datasets_)},
+                 {"data_hash", datasets_.train_hash()}};
+  state.extra.update(optimizer_facts(config_));
   state.extra.update(schedule_facts(config_));
   if (consumed_before_ > 0) state.extra[kConsumedKey] = consumed_before_;
   if (!end_tokens_.is_null()) state.extra[kEndTokensKey] = end_tokens_;
@@ -328,32 +332,9 @@ void Trainer::require_same_schedule(const CheckpointReader& checkpoint) const {
          checkpoint.path(), changes);
 }
 
-void Trainer::require_same_optimizer(const CheckpointReader& checkpoint) const {
-  const OptimizerConfig& optimizer = config_.optimizer;
-  const UpdateRuleFacts& own = row_named(kUpdateRules, optimizer.name);
-  std::string rule(kUpdateRules.front().name);  // the rule of checkpoints that name none
-  bool trained = false;
-  read_state(checkpoint, [&](const nlohmann::json& extra) {
-    trained = extra.contains(kOptimizerKey);
-    if (trained) rule = text_at(extra, kOptimizerKey, 64);
-  });
-  verify(
-      rule == optimizer.name, ErrorKind::checkpoint,
-      "{} was trained with optimizer.name = \"{}\", this run has \"{}\", which has no use for its state; resume with "
-      "the same, or start a new run with checkpoint.initialize_from",
-      checkpoint.path(), rule, optimizer.name);
-  const std::vector<std::string> needed = state_names(replica_.owned_slices()), saved = checkpoint.states();
-  agree(grid_.world(), [&] {
-    verify(!trained || std::includes(saved.begin(), saved.end(), needed.begin(), needed.end()), ErrorKind::checkpoint,
-           "{} has the optimizer's states [{}], and this run continues [{}]: it was trained with another value of "
-           "optimizer.{}; resume with the same, or start a new run with checkpoint.initialize_from",
-           checkpoint.path(), fmt::join(saved, ", "), fmt::join(needed, ", "), fmt::join(own.keys, " or optimizer."));
-  });
-}
-
 nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::string& chosen_by) {
   require_same_schedule(checkpoint);
-  require_same_optimizer(checkpoint);
+  require_same_optimizer(checkpoint, config_, replica_.store(), grid_.world());
   std::int64_t updates = 0, consumed = 0;
   LossScaler scaler = loss_scaler_;
   nlohmann::json loop = nlohmann::json::object();

@@ -6,7 +6,9 @@
 #include "planning/dry_run/plan_text.h"
 #include "support/catch.h"
 #include "support/require_error.h"
+#include "training/optimizer/parameter_groups.h"
 #include "training/step/grid.h"
+#include "training/step/group_members.h"
 #include "training/step/memory_layout.h"
 
 using namespace megatron;
@@ -165,6 +167,51 @@ TEST_CASE("parameter table: stages by chunk and of tables that several hold") {
   CHECK(stages_of(t5, "embedding.word.weight") == std::vector<int>{0, 3});
   CHECK(stages_of(t5, "relative.encoder.weight") == std::vector<int>{0, 1, 2});
   CHECK(stages_of(t5, "relative.decoder.weight") == std::vector<int>{3});
+}
+
+TEST_CASE("parameter table: groups with their rule, factor and decay") {
+  Layout layout{.tensor = 2, .pipeline = 2};
+  layout.groups = {group_with_rule({"layers.1.*.weight", "*position*"}, "sgd"),
+                   {.roles = {"vector"}, .names = {}, .learning_rate_factor = 0.5, .keys = {"weight_decay"}},
+                   {.roles = {"embedding"}, .names = {}, .keys = {"weight_decay"}}};
+  layout.groups[1].values.weight_decay = 0.25;
+  layout.groups[2].values.weight_decay = 0;
+  const Config config = config_of(layout);
+  const std::string table = parameter_table(config);
+  CHECK(row_of(table, "name") == "shape cut stage group update factor role decay copies elements");
+  CHECK(row_of(table, "embedding.word.weight") == "[64, 32] rows over tensor 0, 1 2 adamw embedding no 1 2048");
+  CHECK(row_of(table, "embedding.position.weight") == "[16, 32] whole 0 0 sgd embedding yes 1 512");
+  CHECK(row_of(table, "layers.1.attention_norm.weight") == "[32] whole 0 0 sgd norm no 1 32");
+  CHECK(row_of(table, "layers.1.mlp.up.bias") == "[128] elements over tensor 0 1 adamw 0.5 vector 0.25 1 128");
+  CHECK(row_of(table, "layers.2.mlp.up.weight") == "[128, 32] rows over tensor 1 adamw matrix yes 1 4096");
+  const std::vector<MemoryPlan> plans = plan_stages(config, grid_shape(config));
+  std::int64_t with_sgd = 0;  // elements of stage 0 that have one state instead of two
+  for (const ParameterRow& row : parameter_rows(config)) {
+    const bool sgd = ParameterGroups(config).of(row.record).rule->name == "sgd";
+    if (sgd && row.stages.front() == 0) with_sgd += row.record.global_shape.elements();
+  }
+  CHECK(with_sgd > 0);
+  CHECK(plans[0].stage_numbers == 3 * plans[0].stage_parameters - with_sgd);
+  CHECK(plans[1].stage_numbers == 3 * plans[1].stage_parameters);
+}
+
+TEST_CASE("parameter groups: told by selection, and refused without members") {
+  Layout layout{.tensor = 2, .pipeline = 2};
+  CHECK(describe_groups(config_of(layout)).empty());
+  layout.groups = {group_with_rule({"layers.*.mlp.up.weight"}, "sgd"),
+                   {.roles = {"vector", "embedding"}, .names = {}, .learning_rate_factor = 0.5}};
+  CHECK(describe_groups(config_of(layout)) ==
+        R"(group 0   names = ["layers.*.mlp.up.weight"]: sgd, weight decay 0.1, 4 tensors, 16384 elements
+group 1   roles = ["vector", "embedding"]: adamw, 0.5 × learning rate, weight decay 0.1 of 2, 26 tensors, 3712 elements
+no group  adamw, weight decay 0.1 of 20, 38 tensors, 33344 elements
+)");
+  layout.groups = {group_with_rule({"layers.4.*"}, "sgd")};  // there are four layers
+  require_error(ErrorKind::configuration,
+                {"optimizer.groups[0] selects no parameter of the model: names = [\"layers.4.*\"]"},
+                [&] { describe_groups(config_of(layout)); });
+  layout.groups = {group_with_rule({"*"}, "sgd"), {.roles = {"norm"}, .names = {}}};
+  require_error(ErrorKind::configuration, {"optimizer.groups[1] has no parameter", "roles = [\"norm\"]"},
+                [&] { describe_groups(config_of(layout)); });
 }
 
 TEST_CASE("parameter table: a grid too large to list is refused") {

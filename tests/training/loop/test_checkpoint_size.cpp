@@ -38,6 +38,15 @@ const Row kRows[] = {
     {"SGD with momentum", 2, 1, 1, [](Config& config) { config.optimizer.name = "sgd"; }},
     {"Lion", 1, 1, 2, [](Config& config) { config.optimizer.name = "lion"; }},
     {"Muon", 2, 1, 1, [](Config& config) { config.optimizer.name = "muon"; }},
+    {"SGD without momentum, but for matrices", 1, 1, 2,
+     [](Config& config) {
+       config.optimizer.name = "sgd";
+       config.optimizer.momentum = 0;
+       ParameterGroupConfig& group = config.optimizer_groups.emplace_back();
+       group.roles = {"matrix"};
+       group.keys = {"name"};
+       group.values.name = "adamw";
+     }},
     {"experts over two ranks", 1, 1, 2,
      [](Config& config) {
        with_balanced_experts(config.model);

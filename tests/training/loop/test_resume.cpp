@@ -323,6 +323,42 @@ TEST_CASE("a run is resumed with the optimizer that it began with, or refused", 
   CHECK(train(plain, at(folder.file("sgd"), 2), folder.file("from sgd")).size() == 2);
 }
 
+TEST_CASE("resume: groups of parameters keep their rules, or are refused", "[fault-17]") {
+  const ShardFolder folder;
+  const auto group_of = [](std::vector<std::string> roles, const std::string& rule) {
+    ParameterGroupConfig group{.roles = std::move(roles), .names = {}, .learning_rate_factor = 0.5, .keys = {"name"}};
+    group.values.name = rule;
+    return group;
+  };
+  const Config plain = small_run(folder);
+  Config grouped = plain;
+  grouped.optimizer_groups = {group_of({"embedding", "vector"}, "sgd")};
+  require_no_trace_of_breaks(with_mode(grouped, {"", 1, 2, 2, true}), folder, "groups, distributed");
+  require_no_trace_of_breaks(with_mode(grouped, {"", 2, 1, 2, false, "bf16"}), folder, "groups");
+  const std::string saved = at(folder.file("groups"), 2), other = folder.file("other");
+  // The same rules, said in another way, and with other factors.
+  Config same = grouped;
+  same.optimizer.name = "sgd";
+  same.optimizer_groups = {group_of({"matrix", "norm"}, "adamw")};
+  same.optimizer_groups[0].learning_rate_factor = 2;
+  CHECK(train(same, saved, other).size() == 2);
+  require_error(ErrorKind::checkpoint,
+                {"optimizer.groups[0] = \"sgd\" for embedding.word.weight", "this run has \"adamw\" by optimizer.name",
+                 "initialize_from"},
+                [&] { train(plain, saved, other); });
+  train(plain, "", folder.file("plain"));
+  require_error(ErrorKind::checkpoint,
+                {"optimizer.name = \"adamw\" for embedding.word.weight", "\"sgd\" by optimizer.groups[0]"},
+                [&] { train(grouped, at(folder.file("plain"), 2), other); });
+  Config still = grouped, moving = grouped;
+  still.optimizer_groups[0].keys = moving.optimizer_groups[0].keys = {"momentum", "name"};
+  still.optimizer_groups[0].values.momentum = 0;
+  train(still, "", folder.file("still"));
+  require_error(ErrorKind::checkpoint,
+                {"states [], and this run continues [m] of embedding.word.weight", "optimizer.momentum"},
+                [&] { train(moving, at(folder.file("still"), 2), other); });
+}
+
 TEST_CASE("resume: loads while the last update's values are on their way", "[fault-17]") {
   const ShardFolder folder;
   Config config = with_mode(small_run(folder), {"", 1, 2, 2, true});

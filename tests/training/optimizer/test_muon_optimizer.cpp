@@ -102,7 +102,7 @@ TEST_CASE("muon: all roles follow their fp64 reference for 20 steps") {
     rank.backend.ops->fill(store.gradients(), 0);
     set_values(store);
     ParameterAllGather gathers(rank.grid, store);
-    Optimizer optimizer(store, config, *rank.backend.device, *rank.backend.ops, &gathers, rule_of, &rank.scratch);
+    Optimizer optimizer(store, config, *rank.backend.device, *rank.backend.ops, &gathers, {}, &rank.scratch);
     std::vector<Numbers> numbers;
     for (const Parameter& parameter : store.all()) {
       const std::vector<float> value = copy_of(parameter.value);
@@ -155,8 +155,7 @@ TEST_CASE("muon: a skipped step changes nothing") {
     rank.backend.ops->fill(store.gradients(), 0);
     set_values(store);
     ParameterAllGather gathers(rank.grid, store);
-    Optimizer optimizer(store, {.name = "muon"}, *rank.backend.device, *rank.backend.ops, &gathers, rule_of,
-                        &rank.scratch);
+    Optimizer optimizer(store, {.name = "muon"}, *rank.backend.device, *rank.backend.ops, &gathers, {}, &rank.scratch);
     set_gradients(store, 1, 0.3);
     update(optimizer, rank.backend, rank.grid, kUpdate);
     const auto all = [&] {
@@ -176,6 +175,37 @@ TEST_CASE("muon: a skipped step changes nothing") {
   });
 }
 
+TEST_CASE("muon: a group of AdamW's has none of Muon's learning rate factor") {
+  const auto trained = [](const OptimizerConfig& config, const std::vector<ParameterGroupConfig>& groups) {
+    std::vector<float> values;
+    run_as_threads(1, [&](Communicator& world) {
+      Rank rank(world);
+      declare(rank.store);
+      rank.store.allocate(*rank.backend.device, DType::f32);
+      rank.backend.ops->fill(rank.store.values(), 0);
+      set_values(rank.store);
+      ParameterAllGather gathers(rank.grid, rank.store);
+      Optimizer optimizer(rank.store, config, *rank.backend.device, *rank.backend.ops, &gathers, groups, &rank.scratch);
+      rank.backend.ops->fill(rank.store.gradients(), 0);
+      set_gradients(rank.store, 1, 0.3);
+      update(optimizer, rank.backend, rank.grid, kUpdate);
+      values = copy_of(rank.store.values());
+    });
+    return values;
+  };
+  const OptimizerConfig muon{.name = "muon", .adamw_learning_rate_factor = 0.25};
+  ParameterGroupConfig group{.names = {"*"}, .keys = {"name"}};
+  group.values.name = "adamw";
+  CHECK(trained(muon, {group}) == trained({}, {}));
+  group.roles = {"matrix"};
+  CHECK_FALSE(trained(muon, {group}) == trained({}, {}));
+  // And the other way round: Muon for a group alone.
+  group.values.name = "muon";
+  group.keys.push_back("adamw_learning_rate_factor");
+  group.values.adamw_learning_rate_factor = 0.5;
+  CHECK(trained({}, {group}) == trained({.name = "muon"}, {}));
+}
+
 TEST_CASE("muon: one state of hidden matrices, two of all others") {
   ParameterStore store;
   declare(store);
@@ -186,5 +216,5 @@ TEST_CASE("muon: one state of hidden matrices, two of all others") {
     numbers += flat * (parameter.role == Role::matrix ? 2 : 3);
   }
   numbers -= 3 * 2;  // the last one ends without a gap
-  CHECK(Optimizer::state_bytes(store, {}, {.name = "muon"}) == static_cast<std::size_t>(4 * numbers));
+  CHECK(Optimizer::state_bytes(store, {}, OptimizerConfig{.name = "muon"}) == static_cast<std::size_t>(4 * numbers));
 }

@@ -360,15 +360,6 @@ TEST_CASE("gradient norm: neighbouring parameters are one sum of squares") {
   });
 }
 
-namespace {
-
-/// AdamW for what decays and SGD for the others.
-const UpdateRule& by_decay(const OptimizerConfig& config, const Parameter& parameter) {
-  return parameter.decays() ? rule_of(config, parameter) : rule_of({.name = "sgd"}, parameter);
-}
-
-}  // namespace
-
 TEST_CASE("optimizer: parameters of two rules train as with each alone") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   const int ranks = GENERATE(1, 2);
@@ -380,6 +371,8 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
     config.clip_grad_norm = 0;  // the norm is of all parameters
     OptimizerConfig sgd = config;
     sgd.name = "sgd";
+    const std::vector<ParameterGroupConfig> groups = {
+        {.roles = {"vector"}, .names = {}, .keys = {"name"}, .values = sgd}};
     struct Training {
       ParameterStore store;
       std::unique_ptr<ParameterAllGather> gathers;
@@ -389,9 +382,9 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
       declare_all(training->store);
       training->store.allocate(*backend.device, type, {ranks}, 60);
       training->gathers = std::make_unique<ParameterAllGather>(grid, training->store);
-      training->optimizer =
-          std::make_unique<Optimizer>(training->store, training == &with_sgd ? sgd : config, *backend.device,
-                                      *backend.ops, training->gathers.get(), training == &mixed ? by_decay : rule_of);
+      training->optimizer = std::make_unique<Optimizer>(
+          training->store, training == &with_sgd ? sgd : config, *backend.device, *backend.ops, training->gathers.get(),
+          training == &mixed ? groups : std::vector<ParameterGroupConfig>{});
       training->optimizer->initialize(3);
       for (std::uint64_t step = 1; step <= 3; ++step) {
         set_gradients(training->store, step, 0.3);
@@ -429,7 +422,7 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
     // With shards a rank may have parameters of one rule alone.
     communicator_cases::expect(ranks > 1 || (least < bytes && bytes < most), "{} bytes", bytes);
     const Shard shard = mixed.gathers->shard();
-    communicator_cases::expect(bytes == Optimizer::state_bytes(mixed.store, shard, config, by_decay), "{} bytes",
+    communicator_cases::expect(bytes == Optimizer::state_bytes(mixed.store, shard, {config, groups}), "{} bytes",
                                bytes);
   });
 }

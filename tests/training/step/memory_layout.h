@@ -23,6 +23,7 @@ struct Layout {
   Curriculum curriculum = {};
   const char* optimizer = "adamw";
   double momentum = 0.9;
+  std::vector<ParameterGroupConfig> groups = {};
   const char* compute = "fp32";
   std::int64_t threads = 1;
   void (*variant)(ModelConfig&) = [](ModelConfig&) {};
@@ -38,6 +39,13 @@ inline void without_drops(ModelConfig& model) {
   model.moe.drop = "none";
   model.moe.buffer = 1;
   model.moe.evaluation_capacity_factor = 0;
+}
+
+/// A group of these names with its own rule.
+inline ParameterGroupConfig group_with_rule(std::vector<std::string> names, const char* rule) {
+  ParameterGroupConfig group{.roles = {}, .names = std::move(names), .keys = {"name"}};
+  group.values.name = rule;
+  return group;
 }
 
 inline Config config_of(const Layout& layout) {
@@ -57,6 +65,7 @@ inline Config config_of(const Layout& layout) {
   config.train.curriculum = layout.curriculum;
   config.optimizer.name = layout.optimizer;
   config.optimizer.momentum = layout.momentum;
+  config.optimizer_groups = layout.groups;
   config.precision.compute = layout.compute;
   config.run.threads = layout.threads;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;
