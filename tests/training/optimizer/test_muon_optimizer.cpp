@@ -194,7 +194,9 @@ TEST_CASE("muon: a group of AdamW's has none of Muon's learning rate factor") {
     return values;
   };
   const OptimizerConfig muon{.name = "muon", .adamw_learning_rate_factor = 0.25};
-  ParameterGroupConfig group{.names = {"*"}, .keys = {"name"}};
+  ParameterGroupConfig group;
+  group.names = {"*"};
+  group.keys = {"name"};
   group.values.name = "adamw";
   CHECK(trained(muon, {group}) == trained({}, {}));
   group.roles = {"matrix"};
