@@ -1,5 +1,5 @@
-// Several hosts: network namespaces of this machine (tests/support/hosts.sh). Skipped where they cannot be made, and with
-// another Open MPI than version 4, whose options the script gives.
+// Several hosts: network namespaces of this machine (tests/support/hosts.sh). Skipped where they cannot be made, and
+// with another Open MPI than version 4, whose options the script gives.
 #include <optional>
 
 #include "faults/runs.h"

@@ -98,6 +98,7 @@ TEST_CASE("parameter norm: experts count once, and choice biases not", "[train]"
   layouts[1].data = 4;
   layouts[1].expert = 2;
   layouts[2].tensor = layouts[2].pipeline = layouts[2].data = layouts[2].expert = 2;
+  layouts[2].sequence_parallel = true;
   require_same(config, layouts);
 }
 
