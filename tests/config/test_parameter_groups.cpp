@@ -92,7 +92,7 @@ TEST_CASE("optimizer.groups: what is wrong is said with its place", "[config]") 
         Case{R"([{names = ["a"], weight_decay = -0.1}])", "optimizer.groups[0].weight_decay = -0.1 is out of range"},
         Case{R"([{names = ["a"], betas = [0.9]}])", "optimizer.groups[0].betas: expected array of two numbers"},
         Case{R"([{names = ["a"], momentum = 0.9}])",
-             "optimizer.groups[0].momentum belongs to name = \"sgd\", not \"adamw\""},
+             "optimizer.groups[0].momentum belongs to name = \"sgd\" or \"muon\", not \"adamw\""},
         Case{R"([{names = ["a"], name = "sgd", epsilon = 1e-6}])", "optimizer.groups[0].epsilon belongs to name ="}}) {
     CAPTURE(groups);
     CHECK_THAT(problem_of(groups), Contains(message));

@@ -67,6 +67,22 @@ void play_matrices(const PlayedReplica& played) {
   }
 }
 
+// Shards of equal size have states of more or fewer numbers where parameters have several rules.
+std::size_t fullest_optimizer(const PlayedReplica& played, std::size_t own) {
+  const ParameterStore& store = played.replica.store();
+  const ParameterGroups groups(played.config);
+  const GridShape& shape = played.job.grid.shape();
+  const std::size_t besides = own - played.replica.optimizer().state_bytes();
+  std::size_t most = own;
+  GridCoordinates copy = played.job.grid.at();
+  for (copy.data = 0; store.sharded() && copy.data < shape.data; ++copy.data) {
+    for (copy.context = 0; copy.context < shape.context; ++copy.context) {
+      most = std::max(most, besides + Optimizer::state_bytes(store, shard_at(copy, shape), groups));
+    }
+  }
+  return most;
+}
+
 // Memory that the groups hold for their operations; NCCL manages its own.
 std::vector<StagingPlan> plan_staging(CountingJob& job, const Replica& replica, std::size_t loss_terms) {
   if (job.transport == TransportKind::nccl) return std::vector<StagingPlan>(job.grid.groups().size());
@@ -128,6 +144,7 @@ MemoryPlan memory_of(const PlayedReplica& played) {
   play_matrices(played);
   MemoryPlan plan;
   static_cast<MemoryUse&>(plan) = replica.used();
+  plan.fullest_optimizer = fullest_optimizer(played, plan.optimizer);
   plan.passes = replica.passes_needed();
   plan.activations = ExecutorMemory::sum(plan.passes.slots);
   plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
