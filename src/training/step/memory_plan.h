@@ -39,7 +39,7 @@ struct MemoryUse {
 
 /// A rank's plan.
 struct MemoryPlan : MemoryUse {
-  std::size_t fullest_optimizer = 0;  ///< of the copy that has most: parts of rules with other states differ
+  std::size_t fullest_optimizer = 0;  ///< the copy's that has most: parts of several rules differ
   std::int64_t parameters = 0;        ///< elements on this rank
   std::int64_t updated = 0;           ///< elements of the flat buffers that this rank updates, gaps included
   std::int64_t updated_states = 0;    ///< numbers of the optimizer's states that change with them
