@@ -141,30 +141,39 @@ TEST_CASE("log: closed streams and full disks cost lines and nothing else", "[fa
 
 namespace {
 
-/// Everything that `body` in a child process writes to a terminal of 60 columns.
+/// Everything that `body` in a child process writes to a terminal of 60 columns. The child keeps the terminal open
+/// until all has been read: what is on its way when the last one closes it may be lost.
 template <class Body>
 std::string on_terminal(const char* kind, Body body) {
-  int here = -1, there = -1;
+  constexpr char kEnd = '\x1e';
+  int here = -1, there = -1, read_all[2] = {-1, -1};
   struct winsize size {};
   size.ws_col = 60;
   REQUIRE(::openpty(&here, &there, nullptr, nullptr, &size) == 0);
+  REQUIRE(::pipe(read_all) == 0);
   const pid_t child = ::fork();
   if (child == 0) {
+    ::close(read_all[1]);
     ::dup2(there, STDOUT_FILENO);
     ::dup2(there, STDERR_FILENO);
     for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "NO_COLOR"}) ::unsetenv(name);
     ::setenv("TERM", kind, 1);
     body();
-    ::_exit(0);
+    char none = kEnd;
+    const bool told = ::write(STDOUT_FILENO, &none, 1) == 1 && ::read(read_all[0], &none, 1) == 0;
+    ::_exit(told ? 0 : 1);
   }
   ::close(there);
+  ::close(read_all[0]);
   std::string text;
   char buffer[1000];
-  for (ssize_t got = 0; (got = ::read(here, buffer, sizeof buffer)) > 0;)
+  for (ssize_t got = 0; !text.ends_with(kEnd) && (got = ::read(here, buffer, sizeof buffer)) > 0;)
     text.append(buffer, static_cast<std::size_t>(got));
-  ::close(here);
+  ::close(read_all[1]);
+  if (text.ends_with(kEnd)) text.pop_back();
   int status = -1;
   ::waitpid(child, &status, 0);
+  ::close(here);
   REQUIRE(status == 0);
   std::erase(text, '\r');
   return text;
