@@ -138,6 +138,8 @@ stop() {  # EXIT_CODE SIGNAL
   elif ((signals > 2)) || ! has_stopped; then
     ended_by=$1
     kill -TERM "$job" 2> /dev/null || true
+  else
+    echo "launch: the run has saved and is ending; one more signal ends it at once" >&2
   fi
 }
 trap 'stop 130 SIGINT' INT
