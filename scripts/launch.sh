@@ -126,6 +126,7 @@ memory_kills() { awk '/^oom_kill / { print $2 }' /proc/vmstat 2> /dev/null || tr
 memory_kills_before=$(memory_kills)
 
 signals=0
+ignored=no
 has_stopped() { [[ $(sed -n 2p "$MEGATRON_SAVED_FILE" 2> /dev/null) == stopped ]]; }
 job=
 ended_by=
@@ -138,6 +139,8 @@ stop() {  # EXIT_CODE SIGNAL
   elif ((signals > 2)) || ! has_stopped; then
     ended_by=$1
     kill -TERM "$job" 2> /dev/null || true
+  else
+    ignored=yes
   fi
 }
 trap 'stop 130 SIGINT' INT
@@ -202,7 +205,9 @@ exec {errors}>&-
 while true; do
   seen=$signals
   code=0
-  { wait "$job" || code=$?; } 2> /dev/null  # bash would say "Killed" itself
+  { wait "$job" || code=$?; } 2> /dev/null  # bash would say "Killed" itself; stop() runs in here and cannot print
+  [[ $ignored == no ]] || echo "launch: the run has saved and is ending; one more signal ends it at once" >&2
+  ignored=no
   ((seen == signals)) || continue  # a signal has ended the waiting, not the job
   ((code == 0 || code == 75)) || code=${ended_by:-$code}
   wait "$filter" 2> /dev/null || true  # all that was printed is out

@@ -118,18 +118,28 @@ TEST_CASE("launch script: a killed rank is named with host and signal and step")
 }
 
 TEST_CASE("launch script: a second signal is ignored once the run has stopped") {
+  const TemporaryFolder folder;
+  const std::string may_end = folder.file("may_end");
   const std::string script =
-      "trap 'printf \"step 20 is saved\\nstopped\\n\" > $MEGATRON_SAVED_FILE; echo stopped; sleep 2; exit 75' USR1; "
-      "echo ready; "
-      "while true; do sleep 0.1; done";
+      "trap 'printf \"step 20 is saved\\nstopped\\n\" > $MEGATRON_SAVED_FILE; echo stopped; stopped=yes' USR1; echo "
+      "ready; "
+      "until [[ -n $stopped && -e '" +
+      may_end + "' ]]; do sleep 0.1; done; exit 75";
   Process process(launched(1, {"bash", "-c", script}));
   const auto wait_for = [&](const char* words) {
-    while (process.running() && !mentions(process.out(), words)) pause_milliseconds(5);
+    for (int waited = 0; waited < kBusy * 6000 && process.running(); ++waited) {
+      if (mentions(process.out() + process.err(), words)) return;
+      pause_milliseconds(5);
+    }
+    INFO(process.out() << process.err());
+    FAIL("no \"" << words << "\"");
   };
   wait_for("ready");
   process.signal(SIGINT);
   wait_for("stopped");
   process.signal(SIGINT);
+  wait_for("launch: the run has saved and is ending; one more signal ends it at once");
+  write_file(may_end, "");
   const Finished finished = process.wait(30);
   INFO(finished.out << finished.err);
   CHECK(finished.code == 75);

@@ -49,10 +49,6 @@ const std::vector<std::string> kResidualExperts = with(kExperts, {"moe.residual=
 const std::vector<std::string> kDropless = {"moe.experts=4", "moe.top_k=4", "moe.every=2", "moe.ffn_hidden_size=32",
                                             "moe.drop=none"};
 
-const std::vector<std::string> kGroups = {
-    "optimizer.groups=[{roles=[\"embedding\"], name=\"sgd\", learning_rate_factor=30.0},"
-    "{names=[\"layers.0.*\", \"*.bias\"], learning_rate_factor=0.5, weight_decay=0.2}]"};
-
 const std::vector<Option>& options() {
   static const std::vector<Option> all = {
       {grid(2, 2, 2), grid(4, 2, 1), grid(4, 1, 2), grid(2, 4, 1), grid(2, 1, 4), grid(1, 4, 2), grid(1, 2, 4),
@@ -68,11 +64,7 @@ const std::vector<Option>& options() {
       {{""}, {"recompute", {"recompute.mode=full"}}, {"recompute 1", {"recompute.mode=full", "recompute.layers=1"}}},
       {{""}, {"micro-batch 2", {"train.micro_batch_size=2"}}, {"micro-batch 3", {"train.micro_batch_size=3"}}},
       {{""}, {"bf16", {"precision.compute=bf16"}}, {"fp16", {"precision.compute=fp16", "precision.loss_scale=1024"}}},
-      {{""},
-       {"sgd", {}, {"optimizer.name=sgd", "optimizer.momentum=0.9", "learning_rate.peak=0.1"}},
-       {"lion", {}, {"optimizer.name=lion", "optimizer.betas=[0.9, 0.99]", "learning_rate.peak=1e-4"}},
-       {"muon", {}, kMuon},
-       {"groups", {}, kGroups}},
+      {{""}, {"sgd", {}, {"optimizer.name=sgd", "optimizer.momentum=0.9", "learning_rate.peak=0.1"}}},
       {{""},
        {"ramp-up", {}, {"train.batch_ramp_up={start=4, increment=4, samples=16}"}},
        {"curriculum", {}, {"train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}"}}},

@@ -30,6 +30,7 @@ std::vector<Row> rules() {
        {"parallel.sequence_parallel=true", "optimizer.distributed=true"},
        lion,
        "lion, 2 x 2 x 2"},
+      {"lion, 1 x 2 x 4, zero bubble", 1, 2, 4, {"parallel.schedule=zero_bubble"}, lion, ""},
       {"muon, tensor 4", 4, 1, 1, {}, kMuon, ""},
       {"muon, data 4", 1, 4, 1, {}, kMuon, ""},
       {"muon, data 4, distributed", 1, 4, 1, {"optimizer.distributed=true"}, kMuon, "muon, data 4"},

@@ -24,8 +24,8 @@ nlohmann::json manifest_of(const std::string& checkpoint) {
   return nlohmann::json::parse(contents_of(checkpoint + "/manifest.json"));
 }
 
-/// Writes a checkpoint as format 1 lays it down, byte by byte of its own: "a" of three elements and "b" of two in one
-/// rank file whose dataset number k counts from 10 k, and the keys of the manifest that tell of the optimizer.
+/// Writes a checkpoint in format 1 without the program's own writer. Its one rank file holds tensors "a" with three
+/// elements and "b" with two; the numbers of dataset k are 10 k, 10 k + 1, ... `keys` go into the manifest.
 std::string write_format_1(const std::string& path, const char* version, const std::vector<std::string>& states,
                            const nlohmann::json& keys) {
   std::filesystem::create_directories(path);

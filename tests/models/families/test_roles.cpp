@@ -97,7 +97,7 @@ head.bias vector - after
 )");
 }
 
-TEST_CASE("roles: a GPT with shared experts and a head of its own") {
+TEST_CASE("roles: a GPT with shared experts and an untied head") {
   Config config = with_experts("gpt");
   config.model.tie_embeddings = false;
   config.model.position_embedding = "rope";
@@ -146,7 +146,7 @@ final_norm.weight norm - after
 )"));
 }
 
-TEST_CASE("roles: BERT's heads, of its own training and of a task") {
+TEST_CASE("roles: BERT's heads for pretraining and for a task") {
   Config config = one_layer("bert");
   CHECK_THAT(roles_of(config), StartsWith(R"(
 embedding.word.weight embedding decay before
