@@ -33,7 +33,10 @@ po::options_description options(EvalArguments& arguments) {
   add("labels", po::value(&arguments.labels)->value_name("FILE"),
       "choices: the number of each question's right choice, a line each, where the task's file has none (PIQA)");
   add("output", po::value(&arguments.output.path)->value_name("FILE"), "writes the result there, as JSON");
-  add("force", po::bool_switch(&arguments.output.force), "replaces the file of --output, if there is one");
+  add("predictions", po::value(&arguments.predictions.path)->value_name("FILE"),
+      "classification, multiple_choice: writes the label and the scores of each example there, as JSON lines; then the "
+      "data may be without labels, and there is no accuracy");
+  add("force", po::bool_switch(&arguments.output.force), "replaces files of these options, if they exist");
   add("stride", po::value(&arguments.stride)->value_name("N"),
       "wikitext, text: tokens from one window to the next; each token is predicted from all that its window has in "
       "front of it, at least the context less N; default: wikitext 32, text half the context");
@@ -86,6 +89,10 @@ EvalArguments parse_eval_arguments(int argc, char** argv) {
   require(!arguments.data.empty(), "give --data FILE");
   require(arguments.of_labels() || arguments.format.empty(),
           "--format belongs to --task classification and multiple_choice");
+  require(arguments.of_labels() || arguments.predictions.path.empty(),
+          "--predictions belongs to --task classification and multiple_choice");
+  require(arguments.predictions.path.empty() || arguments.predictions.path != arguments.output.path,
+          "--predictions and --output name the same file; name two");
   require(kind.has_stride || values.count("stride") == 0, "--stride belongs to --task wikitext and text");
   require(values.count("stride") == 0 || arguments.stride > 0, "--stride: 1 or more");
   require(kind.has_labels || arguments.labels.empty(), "--labels belongs to --task choices");
@@ -94,9 +101,12 @@ EvalArguments parse_eval_arguments(int argc, char** argv) {
   require(begin == "auto" || begin == "yes" || begin == "no", "--begin-token: auto, yes or no");
   require(!arguments.of_labels() || begin == "auto", "--begin-token belongs to tasks of models that predict tokens");
   require(arguments.micro_batch_size > 0 && arguments.micro_batch_size <= 1 << 20, "--micro-batch-size: 1 to 1048576");
-  require(!arguments.output.force || !arguments.output.path.empty(), "--force is for the file of --output");
+  require(!arguments.output.force || !arguments.output.path.empty() || !arguments.predictions.path.empty(),
+          "--force is for the files of --output and --predictions");
   check_model_options(arguments.model);
   arguments.output.inputs = {arguments.data, arguments.labels, arguments.model.vocab_file, arguments.model.merge_file};
+  arguments.predictions.force = arguments.output.force;
+  arguments.predictions.inputs = arguments.output.inputs;
   return arguments;
 }
 

@@ -66,8 +66,10 @@ inline bool has_chat(const TaskConfig& task) {
 }
 /// The texts around each role's messages in instructions.
 ChatTemplate chat_template_of(const TaskConfig& task);
-/// The examples of a file for a task with a head. Error(data) if it has no labels.
-void add_labelled_examples(const TaskConfig& task, const ExampleFile& file, Encoder& encoder, EncodedExamples& to);
+/// The examples of a file for a task with a head. Error(data) if they have no labels or, where they may lack them, if
+/// only some of all have.
+void add_labelled_examples(const TaskConfig& task, const ExampleFile& file, Encoder& encoder, EncodedExamples& to,
+                           bool may_lack_labels = false);
 /// How the names of files end that a folder of this format's examples is read for.
 std::string_view example_file_ending(const TaskConfig& task);
 /// Columns of a batch that make an example.
