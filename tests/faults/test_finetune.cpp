@@ -286,6 +286,16 @@ TEST_CASE("fine-tuning: answers are learned on any layout and resumed exactly") 
   CHECK_FALSE(mentions(answers.out, "User:"));
   done({checkpoint_program(), "export", folder.file("one"), folder.file("exported")});
   CHECK(mentions(contents_of(folder.file("exported/tokenizer_config.json")), "'Assistant: ' + message['content']"));
+  // An import keeps a template for its export, with the tokens that this names.
+  nlohmann::json names = nlohmann::json::parse(contents_of(folder.file("exported/tokenizer_config.json")));
+  names.update({{"chat_template", "{{ bos_token }}{{ messages }}"}, {"bos_token", {{"content", "<s>"}}}});
+  write_file(folder.file("exported/tokenizer_config.json"), names.dump());
+  CHECK(mentions(done({checkpoint_program(), "import", folder.file("exported"), folder.file("imported")}).out,
+                 "its chat template is kept for exports"));
+  done({checkpoint_program(), "export", folder.file("imported"), folder.file("again")});
+  const auto again = nlohmann::json::parse(contents_of(folder.file("again/tokenizer_config.json")));
+  CHECK(again.at("chat_template") == "{{ bos_token }}{{ messages }}");
+  CHECK(again.at("bos_token") == "<s>");
   CHECK(mentions(done(run("cube", kCube)).out, "as predicted, to the byte"));
   check_trained_alike(folder.file("one"), folder.file("cube"));
   done(run("stopped", kCube, {"train.stop_after=5"}));

@@ -1,6 +1,7 @@
 // Facts of a run that its checkpoints carry, for the runs that read them: what may not be another's, and what may.
 #pragma once
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -15,8 +16,12 @@ namespace megatron {
 inline constexpr const char* kBestState = "best";
 
 /// The tokens that end a text of an imported model, where its configuration names others than the vocabulary: a chat
-/// model's often end a message, too. Runs that start from it carry them on.
+/// model's often end a message, too.
 inline constexpr const char* kEndTokensKey = "end_tokens";
+/// How conversations with an imported model are written, for exports (chat_template.h).
+inline constexpr const char* kChatTemplateKey = "chat_template";
+/// Runs that start from an imported model carry these on.
+inline constexpr std::array kCarriedKeys = {kEndTokensKey, kChatTemplateKey};
 
 /// The model, in shape and meaning, and the vocabulary.
 nlohmann::json model_signature(const Config& config, const Vocabulary& vocabulary);

@@ -269,7 +269,7 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
   state.extra.update(optimizer_facts(config_));
   state.extra.update(schedule_facts(config_));
   if (consumed_before_ > 0) state.extra[kConsumedKey] = consumed_before_;
-  if (!end_tokens_.is_null()) state.extra[kEndTokensKey] = end_tokens_;
+  if (carried_.is_object()) state.extra.update(carried_);
   // A constant scale has no state, and a run that resumes from one with a dynamic scale begins a new search.
   if (loss_scaler_.dynamic()) {
     const LossScaler::State& scaler = loss_scaler_.state();
@@ -309,9 +309,12 @@ void Trainer::load(const CheckpointReader& checkpoint, const std::vector<TensorS
   replica_.optimizer().set_values_from_master();
 }
 
-void Trainer::keep_end_tokens(const CheckpointReader& checkpoint) {
+void Trainer::carry_on(const CheckpointReader& checkpoint) {
+  carried_ = nlohmann::json::object();
   read_state(checkpoint, [&](const nlohmann::json& extra) {
-    end_tokens_ = extra.contains(kEndTokensKey) ? extra.at(kEndTokensKey) : nlohmann::json();
+    for (const char* key : kCarriedKeys) {
+      if (extra.contains(key)) carried_[key] = extra.at(key);
+    }
   });
 }
 
@@ -353,7 +356,7 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::st
   require_same_facts(resume_signature(config_.model, checkpoint.state().facts),
                      resume_signature(config_.model, facts()), checkpoint.path(), chosen_by);
   load(checkpoint, replica_.all_slices(/*with_optimizer=*/true));
-  keep_end_tokens(checkpoint);
+  carry_on(checkpoint);
   step_ = checkpoint.state().step;
   set_consumed_before(consumed);
   replica_.optimizer().set_updates(updates);
@@ -389,7 +392,7 @@ InitialWeights Trainer::initialize_from(const CheckpointReader& checkpoint) {
   if (has_task && !same_task) leave_out(slices, replica_.store().all(), Role::task_head);
   load(checkpoint, slices);
   set_consumed_before(config_.checkpoint.consumed_samples);
-  keep_end_tokens(checkpoint);
+  carry_on(checkpoint);
   return {.changes = compare_facts(resume_signature(config_.model, saved), resume_signature(config_.model, current)),
           .task_head = same_task && has_task};
 }
