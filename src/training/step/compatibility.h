@@ -31,6 +31,18 @@ nlohmann::json resume_signature(const ModelConfig& model, nlohmann::json facts);
 /// The part that they must have in common for a new run of `model` to start with the weights.
 nlohmann::json weights_signature(const ModelConfig& model, nlohmann::json facts);
 
+/// Error(checkpoint), naming what differs, unless a run of `config`, whose model_signature() is `facts`, may resume
+/// from a checkpoint of this state at `path`: it is of the same model, and of batches of the same sizes. `chosen_by`:
+/// the key that names it.
+void require_resumable(const TrainingState& saved, const Config& config, const nlohmann::json& facts,
+                       const std::string& path, const std::string& chosen_by);
+/// The same for a new run of `model` that starts with the weights. Returns the checkpoint's facts: an import that does
+/// not know its vocabulary has the run's.
+nlohmann::json require_weights_of(const TrainingState& saved, const ModelConfig& model, const nlohmann::json& facts,
+                                  const std::string& path);
+/// Whether a model of these facts has numbers that bias its routers' choices.
+bool has_choice_bias(const nlohmann::json& facts);
+
 /// Facts that say which samples, and how much of them, each step of a run takes.
 nlohmann::json schedule_facts(const Config& config);
 /// Facts that the order of samples depends on in addition to the data itself: the seed, the part of the data that is

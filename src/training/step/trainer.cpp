@@ -50,18 +50,6 @@ LossScalerSettings loss_scaler_settings(const PrecisionConfig& precision) {
           .hysteresis = precision.loss_scale_hysteresis};
 }
 
-constexpr const char* kBiasFact = "choice_bias";  // the routers', in a model's signature
-
-bool has_choice_bias(const nlohmann::json& facts) {
-  const auto moe = facts.find("moe");
-  return moe != facts.end() && moe->is_object() && moe->contains(kBiasFact);
-}
-
-nlohmann::json without_choice_bias(nlohmann::json facts) {
-  if (has_choice_bias(facts)) facts["moe"].erase(kBiasFact);
-  return facts;
-}
-
 /// Removes the slices of those records that have this role.
 template <class Record>
 void leave_out(std::vector<TensorSlice>& slices, const std::vector<Record>& records, Role role) {
@@ -318,25 +306,8 @@ void Trainer::carry_on(const CheckpointReader& checkpoint) {
   });
 }
 
-// Lengths were turned into samples, and samples are counted, with this schedule: another one would end elsewhere.
-void Trainer::require_same_schedule(const CheckpointReader& checkpoint) const {
-  const nlohmann::json current = schedule_facts(config_);
-  nlohmann::json saved = nlohmann::json::object();
-  for (const auto& fact : current.items())
-    saved[fact.key()] = checkpoint.state().extra.value(fact.key(), nlohmann::json(""));
-  std::string changes;
-  for (const FactDifference& difference : compare_facts(saved, current)) {
-    changes += fmt::format("\n  train.{}: {} in the checkpoint, {} in this run", difference.key, difference.saved,
-                           difference.current);
-  }
-  verify(changes.empty(), ErrorKind::checkpoint,
-         "{} was trained in other batches than this run's; resume with the same, or start a new run with "
-         "checkpoint.initialize_from:{}",
-         checkpoint.path(), changes);
-}
-
 nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::string& chosen_by) {
-  require_same_schedule(checkpoint);
+  require_resumable(checkpoint.state(), config_, facts(), checkpoint.path(), chosen_by);
   require_same_optimizer(checkpoint, config_, replica_.store(), grid_.world());
   std::int64_t updates = 0, consumed = 0;
   LossScaler scaler = loss_scaler_;
@@ -353,8 +324,6 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::st
     scaler.set_state({number_at(saved, "scale"), integer_at(saved, "good_steps", 0, most),
                       integer_at(saved, "hysteresis_left", 0, most)});
   });
-  require_same_facts(resume_signature(config_.model, checkpoint.state().facts),
-                     resume_signature(config_.model, facts()), checkpoint.path(), chosen_by);
   load(checkpoint, replica_.all_slices(/*with_optimizer=*/true));
   carry_on(checkpoint);
   step_ = checkpoint.state().step;
@@ -374,21 +343,12 @@ std::vector<FactDifference> Trainer::changed_order(const CheckpointReader& check
 }
 
 InitialWeights Trainer::initialize_from(const CheckpointReader& checkpoint) {
-  nlohmann::json saved = checkpoint.state().facts;
   const nlohmann::json current = facts();
-  // An import may not know the vocabulary: it is the one of the data.
-  if (saved.value("tokenizer", "") == kUnknownTokenizer) {
-    for (const char* key : {"tokenizer", "tokenizer_hash"}) saved[key] = current.at(key);
-  }
-  // A model without choice biases has chosen as with zeros, which they are in a new run.
-  const bool no_biases = !has_choice_bias(saved);
-  require_same_facts(weights_signature(config_.model, saved),
-                     weights_signature(config_.model, no_biases ? without_choice_bias(current) : current),
-                     checkpoint.path(), "checkpoint.initialize_from");
+  const nlohmann::json saved = require_weights_of(checkpoint.state(), config_.model, current, checkpoint.path());
   std::vector<TensorSlice> slices = replica_.all_slices(/*with_optimizer=*/false);
   const bool has_task = config_.model.task_outputs > 0;
   const bool same_task = saved.value("task", nlohmann::json()) == current.value("task", nlohmann::json());
-  if (no_biases) leave_out(slices, replica_.store().states(), Role::router);
+  if (!has_choice_bias(saved)) leave_out(slices, replica_.store().states(), Role::router);
   if (has_task && !same_task) leave_out(slices, replica_.store().all(), Role::task_head);
   load(checkpoint, slices);
   set_consumed_before(config_.checkpoint.consumed_samples);

@@ -132,7 +132,6 @@ class Trainer {
   void carry_on(const CheckpointReader& checkpoint);
   /// Before weights or the optimizer's state are changed, wherever that is.
   void wait_until_copied();
-  void require_same_schedule(const CheckpointReader& checkpoint) const;
   BatchPlan training_plan() const;
   void set_consumed_before(std::int64_t samples);
   nlohmann::json facts() const;
