@@ -8,6 +8,7 @@
 #include "checkpoint/store/folder.h"
 #include "config/schema/task.h"
 #include "data/finetuning/example_files.h"
+#include "data/samples/chat_text.h"
 #include "data/samples/instruction_samples.h"
 #include "data/samples/labelled_samples.h"
 #include "data/shards/kept_tokenizer.h"
@@ -154,10 +155,14 @@ TaskSet TaskData::read_instructions(const char* key, const Blend& files, bool tr
       "{} in {}, {:.1f} % of their rows filled", counted(static_cast<std::int64_t>(examples->examples()), "example"),
       counted(static_cast<std::int64_t>(examples->samples()), "sample"), 100 * examples->filled());
   if (examples->left_out() > 0) {
-    set.note = fmt::format(
-        "{}: {} of {} examples are longer than model.sequence_length, or have nothing to learn, and "
-        "are left out",
-        key, examples->left_out(), examples->left_out() + examples->examples());
+    set.notes.push_back(
+        fmt::format("{}: {} of {} examples are longer than model.sequence_length, or have nothing to learn, and "
+                    "are left out",
+                    key, examples->left_out(), examples->left_out() + examples->examples()));
+  }
+  if (training) {
+    const std::vector<std::string> foreign = foreign_special_tokens(chat_template_of(task_), *tokenizer_);
+    set.notes.insert(set.notes.end(), foreign.begin(), foreign.end());
   }
   return set;
 }

@@ -19,10 +19,10 @@ namespace megatron {
 /// The examples of one of data.train, validation and test.
 struct TaskSet {
   std::unique_ptr<Samples> samples;
-  std::string summary;     ///< the data that was read, in words
-  std::string note;        ///< for the user, or empty
-  std::uint64_t hash = 0;  ///< the files'
-  std::size_t bytes = 0;   ///< host memory, on every rank
+  std::string summary;             ///< the data that was read, in words
+  std::vector<std::string> notes;  ///< for the user
+  std::uint64_t hash = 0;          ///< the files'
+  std::size_t bytes = 0;           ///< host memory, on every rank
 };
 
 class TaskData {
