@@ -40,9 +40,7 @@ po::options_description options(EvalArguments& arguments) {
   add("stride", po::value(&arguments.stride)->value_name("N"),
       "wikitext, text: tokens from one window to the next; each token is predicted from all that its window has in "
       "front of it, at least the context less N; default: wikitext 32, text half the context");
-  add("begin-token", po::value(&arguments.begin_token)->default_value("auto")->value_name("auto|yes|no"),
-      "whether the token that begins texts (<s>) stands in front of each; auto: where the imported model's tokenizer "
-      "puts it");
+  add_begin_token_option(described, arguments.begin_token, "where the imported model's tokenizer puts it");
   add("strict", po::bool_switch(&arguments.strict), "lambada: the whole last word, not the last token alone");
   add("format", po::value(&arguments.format)->value_name("json|tsv|race|mnli|qqp"),
       "classification, multiple_choice: form of the file, as task.format; default: that of the training");
@@ -97,9 +95,9 @@ EvalArguments parse_eval_arguments(int argc, char** argv) {
   require(values.count("stride") == 0 || arguments.stride > 0, "--stride: 1 or more");
   require(kind.has_labels || arguments.labels.empty(), "--labels belongs to --task choices");
   require(kind.has_whole_word || !arguments.strict, "--strict belongs to --task lambada");
-  const std::string& begin = arguments.begin_token;
-  require(begin == "auto" || begin == "yes" || begin == "no", "--begin-token: auto, yes or no");
-  require(!arguments.of_labels() || begin == "auto", "--begin-token belongs to tasks of models that predict tokens");
+  check_begin_token(arguments.begin_token);
+  require(!arguments.of_labels() || arguments.begin_token == "auto",
+          "--begin-token belongs to tasks of models that predict tokens");
   require(arguments.micro_batch_size > 0 && arguments.micro_batch_size <= 1 << 20, "--micro-batch-size: 1 to 1048576");
   require(!arguments.output.force || !arguments.output.path.empty() || !arguments.predictions.path.empty(),
           "--force is for the files of --output and --predictions");

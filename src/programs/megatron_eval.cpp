@@ -14,7 +14,6 @@
 #include "base/system/log.h"
 #include "base/system/regular_file.h"
 #include "base/text/text.h"
-#include "checkpoint/hugging_face/checkpoint_tokenizer.h"
 #include "config/schema/task.h"
 #include "data/evaluation_tasks/result_text.h"
 #include "data/finetuning/example_files.h"
@@ -33,19 +32,6 @@
 namespace megatron {
 namespace {
 
-/// The token that is to stand in front of every text, as --begin-token says.
-std::optional<std::int32_t> begin_token(const EvalArguments& arguments, const CheckpointReader& checkpoint,
-                                        const Tokenizer& tokenizer) {
-  const std::optional<BeginToken> known = begin_token_of(checkpoint);
-  if (arguments.begin_token == "no") return std::nullopt;
-  if (arguments.begin_token == "auto" && (!known || !known->by_default)) return std::nullopt;
-  const std::int32_t named = tokenizer.special_ids().bos;
-  const std::int32_t id = known ? known->id : named >= 0 ? named : tokenizer.eod_id();
-  verify(id < tokenizer.vocab_size(), ErrorKind::checkpoint,
-         "{}: its begin token has the id {}, and there are {} tokens", checkpoint.path(), id, tokenizer.vocab_size());
-  return id;
-}
-
 struct TaskOfFile {
   std::unique_ptr<EvaluationTask> task;
   std::string begin_token;  ///< that stands in front of every text; empty: none
@@ -59,7 +45,7 @@ TaskOfFile make_task(const EvalArguments& arguments, const CheckpointReader& che
   TaskOfFile made;
   agree(world, [&] {
     const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(checkpoint, arguments.model);
-    const std::optional<std::int32_t> begin = begin_token(arguments, checkpoint, *tokenizer);
+    const std::optional<std::int32_t> begin = chosen_begin_token(arguments.begin_token, checkpoint, *tokenizer);
     if (begin)
       made.begin_token = *begin == tokenizer->eod_id() ? tokenizer->eod_text() : tokenizer->decode_next(*begin);
     const TaskOptions options{arguments.task, arguments.data, arguments.stride, arguments.strict, begin, labels};
