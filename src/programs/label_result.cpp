@@ -8,7 +8,7 @@ namespace megatron {
 
 namespace {
 
-/// Of equal scores the first label counts.
+/// The class with the largest probability; the first of equal ones.
 std::size_t told(const std::vector<double>& probabilities) {
   return static_cast<std::size_t>(std::max_element(probabilities.begin(), probabilities.end()) - probabilities.begin());
 }

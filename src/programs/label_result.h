@@ -1,4 +1,4 @@
-// What megatron_eval prints and writes of a model that tells labels or choices.
+// Results of a model that tells labels or choices, as megatron_eval prints and writes them.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -191,7 +191,7 @@ TEST_CASE("fine-tuning: predictions for texts without labels") {
     if (ranks > 2) command.insert(command.end(), {"--tensor", "2", "--pipeline", "2"});
     return launched(ranks == 1 ? 0 : ranks, command);
   };
-  // Of labelled examples: as many predictions are the label as the accuracy says.
+  // With labels: as many predictions are the label as the accuracy says.
   const std::string known = folder.file("known.jsonl");
   done(evaluate(1, labelled, {"--predictions", known, "--output", output}));
   const auto predicted = lines_of(contents_of(known));

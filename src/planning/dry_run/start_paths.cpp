@@ -30,7 +30,7 @@ std::string require_named_checkpoint(const CheckpointConfig& checkpoint, std::ve
 
 namespace {
 
-/// What a list of differences says, in one line.
+/// A list of differences in one line.
 std::string in_one_line(std::string text) {
   for (const char* separator = " "; text.find("\n  ") != std::string::npos; separator = "; ") {
     text.replace(text.find("\n  "), 3, separator);

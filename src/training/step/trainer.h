@@ -140,7 +140,7 @@ class Trainer {
   std::function<bool(const BatchField&)> read_here() const;  ///< by a stage of this rank
 
   const Config& config_;
-  nlohmann::json carried_;  // what the checkpoint that the weights are from has under kCarriedKeys
+  nlohmann::json carried_;  // kCarriedKeys of the checkpoint that the weights are from
   const ProcessGrid& grid_;
   Backend& backend_;
   Datasets& datasets_;
