@@ -85,10 +85,10 @@ class MatrixShards {
   }
 
  private:
-  /// What copies of one kind share.
+  /// State of one copy group.
   struct Group {
     Content open;
-    std::vector<double> costs;  ///< of each copy, in the buckets so far
+    std::vector<double> costs;  ///< sums by copy over the buckets so far
   };
   Group& group_of(CopyGroup copies) { return copies == CopyGroup::experts ? experts_ : dense_; }
   const Parameter& first_of(const Unit& unit) const { return parameters_[static_cast<std::size_t>(unit.first)]; }
@@ -142,26 +142,27 @@ class MatrixShards {
 
   bool is_full(const Content& open, const Parameter& next) const {
     if (open.room() < enough_) return false;
-    if (!open.matrices) return true;
+    if (!open.matrices) return open.tables;  // biases and norms wait for matrices
     return first_of(open.units.back()).layer != next.layer &&
            (!open.padded || open.padding(shards_.of(open.copies)) <= kMostPadding);
   }
 
-  /// A bucket that ends early joins the one before it if that takes less memory.
+  /// A bucket that ends early joins the one before it if that saves more than a bucket may be padded.
   void close(Content& open) {
     Content content = open;
     open.units.clear();
     open.tables = open.matrices = false;
     if (content.units.empty()) return;
-    const int shards = shards_.of(content.copies);
     const auto before = std::find_if(full_.rbegin(), full_.rend(), [&](const Content& full) {
       return full.copies == content.copies && full.matrices && !full.tied;
     });
-    if (content.matrices && content.padded && before != full_.rend() && content.padding(shards) > kMostPadding) {
+    if (content.matrices && content.padded && before != full_.rend()) {
       Content both = *before;
       both.units.insert(both.units.end(), content.units.begin(), content.units.end());
-      const auto longest = [&](const Content& one) { return longest_of(share_out(one.units, shards)); };
-      if (longest(both) < longest(*before) + longest(content)) {
+      const int shards = shards_.of(content.copies);
+      const auto length = [&](const Content& one) { return longest_of(share_out(one.units, shards)) * shards; };
+      const std::int64_t saved = length(*before) + length(content) - length(both);
+      if (static_cast<double>(saved) > kMostPadding * static_cast<double>(both.room())) {
         *before = both;
         return;
       }
