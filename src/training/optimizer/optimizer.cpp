@@ -167,7 +167,9 @@ void Optimizer::initialize(std::uint64_t seed) {
   if (has_master_copy()) {
     const Tensor numbers = store_.gradients();  // f32, of the store's size, and of no other use yet
     store_.draw_initial(ops_, seed, numbers);
-    for (const FlatRange& range : owned_) ops_.copy(in(numbers, range), master(range));
+    for (const FlatRange& range : owned_) {
+      if (range.count > 0) ops_.copy(in(numbers, range), master(range));
+    }
     ops_.copy(numbers, store_.values());
   } else {
     store_.draw_initial(ops_, seed, store_.values());
@@ -178,7 +180,7 @@ void Optimizer::initialize(std::uint64_t seed) {
 // The owned range's values are the rounded master's, here and soon on all copies.
 void Optimizer::publish(std::size_t index) {
   const FlatRange& range = owned_[index];
-  if (has_master_copy()) ops_.copy(master(range), in(store_.values(), range));
+  if (has_master_copy() && range.count > 0) ops_.copy(master(range), in(store_.values(), range));
   if (store_.sharded()) gathers_->start(index);
 }
 
@@ -208,12 +210,13 @@ void Optimizer::wait_for_values() {
 }
 
 void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
+  take_matrix_scratch();
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     for (const Part& part : parts_[i]) {
       part.how.rule->update(ops_, part.how.settings->optimizer, update_of(part, settings, factor, skip));
       if (gathers_ != nullptr) gathers_->progress();
     }
-    for (const Matrices& matrices : matrices_[i]) update_matrices(i, matrices, settings, factor, skip);
+    for (const Matrices& matrices : matrices_[i]) update_matrices(matrices, settings, factor, skip);
     publish(i);
   }
 }

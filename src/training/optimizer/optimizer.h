@@ -23,8 +23,9 @@ struct UpdateSettings {
 /// Owns the states of each parameter's rule, and an f32 master copy of the values where these are 16-bit (where they
 /// are f32 they are the master themselves). Each is flat, over the ranges of the store that this rank owns: all, or
 /// with a store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1) its part of every
-/// bucket. Where parameters have several rules, a state is over the parts of these ranges whose rule has it. After an
-/// update values = the master, rounded; with shards their gathers are on their way.
+/// bucket, with whole matrices where a rule needs them. Where parameters have several rules, a state is over the parts
+/// of these ranges whose rule has it. After an update values = the master, rounded; with shards their gathers are on
+/// their way.
 class Optimizer {
  public:
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. A rule
@@ -52,14 +53,13 @@ class Optimizer {
   /// Gives the device an update from the store's gradients, which must be summed over all partial axes, and starts the
   /// values' gathers. The gradients are multiplied by `factor`; where `skip` is not 0 nothing changes. Both f32 [1],
   /// read when the device comes to it. An update that was not skipped must be told to count_update(). Gradients of the
-  /// owned ranges stay as they are. With a rule that needs whole matrices collective over the copies, where there are
-  /// shards, and over the tensor ranks.
+  /// owned ranges stay as they are. With a rule that needs whole matrices collective over the tensor ranks.
   void start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void count_update() { ++updates_; }
 
   std::int64_t updates() const { return updates_; }  ///< successful ones: Adam's k
   void set_updates(std::int64_t updates) { updates_ = updates; }
-  /// The ranges whose state this rank keeps, in the buffers' order.
+  /// The ranges whose state this rank keeps, one of every bucket if sharded, in the buffers' order. Some may be empty.
   const std::vector<FlatRange>& owned() const { return owned_; }
   /// Master and states of a range that lies in one of these and has one rule. All f32 [count].
   struct State {
@@ -106,11 +106,10 @@ class Optimizer {
     ParameterUpdate how;
     DirectedMatrix matrix;  ///< null if the rule is not such a one
   };
-  /// Parts of matrices whose directions become whole together: with shards all parts that lie in a bucket.
+  /// This rank's boxes of matrices that become whole together: as many as the tensor ranks work on at a time.
   struct Matrices {
-    std::int64_t elements = 0;  ///< room for all parts, of any of the copies
     std::vector<Part> parts;
-    std::vector<DirectedMatrix> whole;  ///< the matrices of these parts, in their order
+    std::vector<DirectedMatrix> whole;  ///< the same matrices
   };
 
   std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
@@ -120,15 +119,15 @@ class Optimizer {
   static std::size_t bytes_of(const ParameterStore& store, const Division& division);
   void list_parts();
   void list_matrices();
-  void add_matrix(std::vector<Matrices>& matrices, const Part& part, std::size_t ranks) const;
   void allocate(Device& device);
   Tensor master(const FlatRange& range) const;
   Tensor gradients_of(const FlatRange& range) const { return store_.gradients().slice(0, range.first, range.count); }
   const Section& section_of(const FlatRange& range) const;
   StateTensors states_in(const Section& section, const FlatRange& range) const;
   UpdateArgs update_of(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) const;
-  void update_matrices(std::size_t index, const Matrices& matrices, const UpdateSettings& settings, ConstTensor factor,
-                       ConstTensor skip);
+  /// Counts as much scratch as any of the copies needs, whichever matrices it owns.
+  void take_matrix_scratch();
+  void update_matrices(const Matrices& matrices, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void add_square_sum(const std::vector<FlatRange>& ranges, Tensor total);
   void publish(std::size_t index);
 
@@ -142,7 +141,8 @@ class Optimizer {
   std::vector<std::int64_t> positions_;          // where the owned ranges lie in the master copy
   std::vector<std::vector<Part>> parts_;         // parts of each owned range, but for matrices
   std::vector<std::vector<Matrices>> matrices_;  // the same of these
-  std::size_t matrix_bytes_ = 0;  // scratch for the largest matrix of all copies, which take as much each
+  std::size_t matrix_bytes_ = 0;                 // scratch for the largest matrix of all copies
+  std::int64_t gradient_room_ = 0;               // elements of the largest boxes of theirs that are updated together
   Division division_;
   std::vector<FlatRange> in_norm_;  // counted in the norm by this rank, gaps included, but for experts
   std::vector<FlatRange> experts_in_norm_;

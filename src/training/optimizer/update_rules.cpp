@@ -64,7 +64,8 @@ void follow_muon(Ops& ops, Arena& scratch, const OptimizerConfig& config, const 
               .weight_decay = args.weight_decay});
 }
 
-constexpr MatrixUpdate kMuon{.direct = direct_muon, .make_whole = orthogonalize, .apply = follow_muon};
+constexpr MatrixUpdate kMuon{
+    .direct = direct_muon, .make_whole = orthogonalize, .flops = orthogonalize_flops, .apply = follow_muon};
 
 bool has_no_momentum(const OptimizerConfig& config) {
   return config.momentum == 0;

@@ -155,6 +155,10 @@ TEST_CASE("parameter table: Muon has hidden matrices, AdamW all others") {
   CHECK(row_of(table, "layers.1.moe.router.weight").find(" adamw router ") != std::string::npos);
   CHECK(row_of(table, "layers.0.attention.query.bias").find(" adamw vector ") != std::string::npos);
   CHECK(row_of(table, "layers.0.attention_norm.weight").find(" adamw norm ") != std::string::npos);
+  // One of the copies keeps the state of what is updated as a whole.
+  const std::string shared = parameter_table(config_of({.data = 2, .distributed = true, .optimizer = "muon"}));
+  CHECK(row_of(shared, "layers.0.attention.query.weight") == "[32, 32] whole 0 muon matrix yes 2 one of 2 1024");
+  CHECK(row_of(shared, "embedding.word.weight").find(" 2 1/2 ") != std::string::npos);
 }
 
 TEST_CASE("parameter table: stages by chunk and of tables that several hold") {
