@@ -64,6 +64,7 @@ struct Parameter {
   int measured_by = kNone;  ///< index of the parameter whose gradient is the scale for errors of this one's, which is 0
                             ///< in exact arithmetic, or nearly
   Initialization initialization;
+  bool fixed_size = false;  ///< no dimension grows with the model's width: a bias of logits
 
   bool adjacent = false;   ///< lies directly after its predecessor
   std::int64_t first = 0;  ///< first element in the flat buffers, from allocate() on
