@@ -60,6 +60,7 @@ TEST_CASE("a printed configuration reads back identical", "[config][fault-7]") {
       {"task.name=instructions", "task.user_prefix=\"<|u|>\\n\"", "task.assistant_suffix=\"\""},
       {"learning_rate.peak=0.1", "learning_rate.minimum=1e-37", "model.init_std=3.0000000000000004e-3"},
       {"optimizer.betas=[0.3333333333333333, 0.9999999000000001]", "optimizer.clip_grad_norm=0", "train.seed=0"},
+      {"optimizer.scaling=mup", "model.base_hidden_size=24", "model.base_head_size=2"},
       {"learning_rate.peak=1e10", "optimizer.epsilon=123456789.125", "checkpoint.every_minutes=0.5"},
       {"run.directory=\"a \\\"b\\\\c\\u0007\\n\\t # é日本\"", "data.test='C:\\x'", "data.validation=é"},
       {"data.train=[{path = \"a\", weight = 0.1}, {path = \"b\\\"\", weight = 3}]",

@@ -158,6 +158,13 @@ std::vector<Key> recipe_keys() {
        "Weight decay at the last step.", ""},
       {MEGATRON_KEY(optimizer, clip_grad_norm), in_fp32(at_least(0)), "", "",
        "Maximum norm of the whole gradient. 0: no clipping.", ""},
+      {MEGATRON_KEY(optimizer, scaling), noted(one_of(names_of(kScalings)), "\"mup\" needs model.base_hidden_size"), "",
+       "",
+       "Whether learning rates and initial weights are for the width of this model, or \"mup\": for that of "
+       "model.base_hidden_size, from which they are carried over to this one by maximal update parametrization. With "
+       "\"adamw\" and \"lion\" the rates of hidden matrices are divided by m, how many times wider the model is. A "
+       "weight decay is divided by the factor of its rate, so that their product is the same at every width.",
+       ""},
       {MEGATRON_KEY(optimizer, distributed), any(), "", "",
        "Divide the optimizer state among the data ranks. Gradients are then always reduce-scattered during the "
        "backward pass, independent of `parallel.overlap_gradients`.",

@@ -64,6 +64,7 @@ struct Parameter {
   int measured_by = kNone;  ///< index of the parameter whose gradient is the scale for errors of this one's, which is 0
                             ///< in exact arithmetic, or nearly
   Initialization initialization;
+  bool fixed_size = false;  ///< no dimension grows with the model's width: a bias of logits
   double matrix_cost = 0;  ///< > 0: its update needs the whole box, and is this much work for a rank. Other updates
                            ///< work element by element
 

@@ -36,7 +36,7 @@ std::string describe_cut(const Parameter& record, const GridShape& shape) {
   return cuts.empty() ? "whole" : fmt::format("{}", fmt::join(cuts, ", "));
 }
 
-/// How a parameter is updated, in words: its group's number and factor of the learning rate, where it has them.
+/// How a parameter is updated, in words: its group's number and its factor of the learning rate, where it has them.
 struct UpdateWords {
   std::string group = {}, rule = "none", factor = {}, decay = "no";
 };
@@ -45,9 +45,9 @@ UpdateWords describe_update(const ParameterGroups& groups, const Parameter& para
   const ParameterUpdate how = groups.of(parameter);
   const std::size_t group = groups.index_of(parameter);
   UpdateWords words{.rule = std::string(how.rule->name), .decay = how.decays ? "yes" : "no"};
+  if (const double factor = how.learning_rate_factor(); factor != 1) words.factor = fmt::format("{:.6g}", factor);
   if (group == groups.groups().size()) return words;
   words.group = fmt::to_string(group);
-  if (how.settings->learning_rate_factor != 1) words.factor = fmt::to_string(how.settings->learning_rate_factor);
   if (how.decays && groups.groups()[group].has_own("weight_decay")) {
     words.decay = fmt::to_string(how.settings->optimizer.weight_decay);
   }

@@ -1,6 +1,7 @@
 #include "training/optimizer/optimizer.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace megatron {
 
@@ -57,9 +58,9 @@ std::size_t Optimizer::state_bytes(const ParameterStore& store, Shard shard, con
   return bytes_of(store, divide(store, store.owned_by(shard), groups));
 }
 
-Optimizer::Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
-                     ParameterAllGather* gathers, const std::vector<ParameterGroupConfig>& groups, Arena* scratch)
-    : store_(store), config_(config), groups_(config, groups), ops_(ops), gathers_(gathers), scratch_(scratch) {
+Optimizer::Optimizer(const ParameterStore& store, ParameterGroups groups, Device& device, Ops& ops,
+                     ParameterAllGather* gathers, Arena* scratch)
+    : store_(store), groups_(std::move(groups)), ops_(ops), gathers_(gathers), scratch_(scratch) {
   internal_check(gathers != nullptr || !store.sharded(), "an optimizer of shards needs gathers");
   owned_ = store.owned_by(gathers != nullptr ? gathers->shard() : Shard{});
   division_ = divide(store, owned_, groups_);
@@ -229,8 +230,8 @@ UpdateArgs Optimizer::update_of(const Part& part, const UpdateSettings& settings
           .states = states_in(section_of(part.range), part.range),
           .clip_factor = factor,
           .skip = skip,
-          .learning_rate = static_cast<float>(settings.learning_rate * how.settings->learning_rate_factor),
-          .weight_decay = static_cast<float>(how.weight_decay(config_.weight_decay, settings.weight_decay)),
+          .learning_rate = static_cast<float>(settings.learning_rate * how.learning_rate_factor()),
+          .weight_decay = static_cast<float>(how.weight_decay(groups_.optimizer().weight_decay, settings.weight_decay)),
           .step = updates_ + 1};
 }
 

@@ -14,7 +14,7 @@ namespace megatron {
 
 /// Numbers that may change at every step.
 struct UpdateSettings {
-  double learning_rate = 0;   ///< multiplied by the factor of a parameter's group
+  double learning_rate = 0;   ///< multiplied by a parameter's factor
   double weight_decay = 0;    ///< for parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD).
                               ///< Groups with their own have it in the proportion of this one to the configuration's
   double gradient_scale = 1;  ///< the store's gradients are the real ones times this
@@ -31,9 +31,8 @@ class Optimizer {
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. A rule
   /// that needs whole matrices needs gathers and `scratch`, for the time of an update. All own state is 0:
   /// initialize(), or read it.
-  Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
-            ParameterAllGather* gathers = nullptr, const std::vector<ParameterGroupConfig>& groups = {},
-            Arena* scratch = nullptr);
+  Optimizer(const ParameterStore& store, ParameterGroups groups, Device& device, Ops& ops,
+            ParameterAllGather* gathers = nullptr, Arena* scratch = nullptr);
 
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
   /// precision, but for the rounding of 16-bit values. Gradients become 0.
@@ -73,7 +72,7 @@ class Optimizer {
   /// The whole master copy, of all ranges; absent where f32 values are the master.
   Tensor master_copy() const { return master_copy_; }
   std::size_t state_bytes() const { return memory_.bytes(); }
-  double clip_norm() const { return config_.clip_grad_norm; }
+  double clip_norm() const { return groups_.optimizer().clip_grad_norm; }
   bool sharded() const { return store_.sharded(); }
 
   /// Bytes of optimizer state of a rank, for a store that is allocated (or planned).
@@ -132,7 +131,6 @@ class Optimizer {
   void publish(std::size_t index);
 
   const ParameterStore& store_;
-  OptimizerConfig config_;
   ParameterGroups groups_;
   Ops& ops_;
   ParameterAllGather* gathers_;

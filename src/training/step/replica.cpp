@@ -107,8 +107,8 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   store_.allocate(device, config.precision.dtype(), optimizer_shards(config, grid.shape()));
   gradient_reducer_ = std::make_unique<GradientReducer>(grid, store_);
   gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
-  optimizer_ = std::make_unique<Optimizer>(store_, config.optimizer, device, *backend.ops, gathers_.get(),
-                                           config.optimizer_groups, &scratch_);
+  optimizer_ =
+      std::make_unique<Optimizer>(store_, ParameterGroups(config), device, *backend.ops, gathers_.get(), &scratch_);
   optimizer_->initialize(config.train.seed);
   update_step_ =
       std::make_unique<UpdateStep>(*optimizer_, grid, terms_.size(), device, *backend.ops, route_counts(config.model));

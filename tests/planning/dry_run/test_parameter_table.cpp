@@ -199,6 +199,21 @@ TEST_CASE("parameter table: groups with their rule, factor and decay") {
   CHECK(plans[1].stage_numbers == 3 * plans[1].stage_parameters);
 }
 
+TEST_CASE("parameter table: factors by the width, times those of groups") {
+  Layout layout{.variant = with_experts};
+  layout.groups = {{.roles = {"norm", "matrix"}, .names = {"layers.0.*"}, .learning_rate_factor = 0.5}};
+  Config config = config_of(layout);
+  config.optimizer.scaling = "mup";
+  config.model.base_hidden_size = 8;
+  const std::string table = parameter_table(config);
+  CHECK(row_of(table, "name") == "shape cut stage group update factor role decay copies elements");
+  CHECK(row_of(table, "layers.0.attention.query.weight") == "[32, 32] whole 0 0 adamw 0.125 matrix yes 1 1024");
+  CHECK(row_of(table, "layers.0.attention_norm.weight") == "[32] whole 0 0 adamw 0.5 norm no 1 32");
+  CHECK(row_of(table, "layers.1.attention.query.weight") == "[32, 32] whole 0 adamw 0.25 matrix yes 1 1024");
+  CHECK(row_of(table, "layers.1.moe.router.weight") == "[4, 32] whole 0 adamw 0.25 router yes 1 128");
+  CHECK(row_of(table, "embedding.word.weight") == "[64, 32] whole 0 adamw embedding yes 1 2048");
+}
+
 TEST_CASE("parameter groups: told by selection, and refused without members") {
   Layout layout{.tensor = 2, .pipeline = 2};
   CHECK(describe_groups(config_of(layout)).empty());

@@ -77,7 +77,7 @@ struct TrainingRank {
     store.allocate(*backend.device, type, distributed ? all_copies(shape) : Shards{}, 300);
     gathers = std::make_unique<ParameterAllGather>(grid, store);
     optimizer = std::make_unique<Optimizer>(store, settings(distributed), *backend.device, *backend.ops, gathers.get(),
-                                            std::vector<ParameterGroupConfig>(), &scratch);
+                                            &scratch);
     optimizer->initialize(3);
   }
 
