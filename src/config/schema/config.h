@@ -247,8 +247,10 @@ struct OptimizerConfig {
   std::string weight_decay_schedule = "constant";
   std::optional<double> weight_decay_end = {};  // for a schedule that is not constant
   double clip_grad_norm = 1.0;
+  std::string moments_dtype = "fp32";
   bool distributed = false;
 
+  DType moments() const { return moments_dtype == "bf16" ? DType::bf16 : DType::f32; }
   bool operator==(const OptimizerConfig&) const = default;
 };
 
