@@ -52,6 +52,8 @@ class Draw:
         self.draw_lion()
         self.draw_groups()
         self.draw_matrix_rule()
+        if self.sometimes(0.25):
+            self.set("optimizer.moments_dtype", "bf16")
 
     def one_of(self, *values):
         return self.random.choice(values)

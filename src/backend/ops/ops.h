@@ -301,8 +301,8 @@ struct RoundStochasticallyArgs {
   ConstTensor x;                                 ///< f32 [n]: from element `first` on those of a box, row by row
   Tensor y;                                      ///< bf16 [n], sets
   std::uint64_t key = 0;                         ///< random_key(seed, step, site)
-  std::int64_t first = 0;                        ///< may be anywhere in the box
-  std::int64_t columns = 0;                      ///< of the box
+  std::int64_t first = 0;                        ///< element of the box, any
+  std::int64_t columns = 0;                      ///< width of the box
   std::int64_t first_row = 0, first_column = 0;  ///< place of the box in the matrix
 };
 

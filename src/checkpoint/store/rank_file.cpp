@@ -58,7 +58,7 @@ class DeviceNumbers {
   std::vector<TensorSlice> slices_;  // slices of the dataset that is being read
   Device& device_;
   Buffer block_;
-  std::vector<float> widened_;  // of a block
+  std::vector<float> widened_;  // a block in f32
   std::size_t slice_ = 0;
   std::int64_t begin_ = 0;  // place of this slice in the dataset
 };
