@@ -53,6 +53,8 @@ class Draw:
         self.draw_groups()
         self.draw_matrix_rule()
         self.draw_width()
+        if self.sometimes(0.25):
+            self.set("optimizer.moments_dtype", "bf16")
 
     def one_of(self, *values):
         return self.random.choice(values)

@@ -260,8 +260,10 @@ struct OptimizerConfig {
   std::optional<double> weight_decay_end = {};  // for a schedule that is not constant
   double clip_grad_norm = 1.0;
   std::string scaling = "none";
+  std::string moments_dtype = "fp32";
   bool distributed = false;
 
+  DType moments() const { return moments_dtype == "bf16" ? DType::bf16 : DType::f32; }
   bool operator==(const OptimizerConfig&) const = default;
 };
 

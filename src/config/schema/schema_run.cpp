@@ -145,8 +145,9 @@ std::vector<Key> run_keys() {
        ""},
       {MEGATRON_KEY(checkpoint, async), any(), "", "",
        "Write checkpoints in the background. The next update waits until they are copied into reserved memory: "
-       "on each rank what it saves, in all 12 bytes per parameter with AdamW. A save that comes while one is "
-       "being written waits for it. The last save, and one before a stop, are not in the background.",
+       "on each rank what it saves, in all 12 bytes per parameter with AdamW, 8 with moments in bf16. A save that "
+       "comes while one is being written waits for it. The last save, and one before a stop, are not in the "
+       "background.",
        ""},
       {MEGATRON_KEY(run, directory), path(), "", "", "Folder for everything that the run writes.", ""},
       {MEGATRON_KEY(run, device), one_of(names_of(kDevices)), "", "",

@@ -85,7 +85,7 @@ struct ModelState : Parameter {
   std::int64_t row = 0;  ///< its row of the counts that change it: the layer's place among those that have such numbers
 };
 
-/// A state of the optimizer: f32, one number per element of a parameter.
+/// A state of the optimizer: f32 or bf16, one number per element of a parameter.
 struct NamedState {
   std::string name;  ///< as its update rule and checkpoints have it: "m"
   Tensor numbers;
@@ -97,7 +97,7 @@ inline Tensor numbers_of(const std::vector<NamedState>& states, std::string_view
 }
 
 /// A slice that a checkpoint reads or writes: `count` elements of a parameter's box, from flat element `first` of the
-/// box on, with the states that the optimizer keeps of them. All f32, contiguous, [count].
+/// box on, with the states that the optimizer keeps of them. All contiguous [count]; the value f32, states f32 or bf16.
 struct TensorSlice {
   std::string name;
   Shape global_shape;

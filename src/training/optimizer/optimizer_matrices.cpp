@@ -41,6 +41,20 @@ void Optimizer::list_matrices() {
   }
 }
 
+// Sets the direction of a part in its gradient's place. `gradient`: f32 [count], a copy.
+void Optimizer::direct(const Part& part, ConstTensor gradient, const UpdateSettings& settings, ConstTensor factor,
+                       ConstTensor skip) {
+  const std::int64_t most = chunk_of(part);
+  for (std::int64_t first = 0; first < part.range.count; first += most) {
+    const FlatRange chunk{part.range.first + first, std::min(most, part.range.count - first)};
+    UpdateArgs args = update_of(part, chunk, settings, factor, skip);
+    args.gradient = gradient.slice(0, first, chunk.count);
+    args.states = widened(args.states);
+    part.matrix.rule->direct(ops_, *scratch_, part.how.settings->optimizer, args, gradients_of(chunk));
+    round(part, chunk, args.states);
+  }
+}
+
 void Optimizer::take_matrix_scratch() {
   if (matrix_bytes_ == 0) return;
   const ArenaScope scope(*scratch_);
@@ -55,17 +69,15 @@ void Optimizer::update_matrices(const Matrices& matrices, const UpdateSettings& 
   const Tensor kept = scratch_->allocate("gradients of matrices", {gradient_room_}, DType::f32);
   std::int64_t first = 0;
   for (const Part& part : matrices.parts) {
-    UpdateArgs args = update_of(part, settings, factor, skip);
-    const Tensor gradient = kept.slice(0, first, part.range.count), direction = gradients_of(part.range);
-    ops_.copy(args.gradient, gradient);
-    args.gradient = gradient;
-    part.matrix.rule->direct(ops_, *scratch_, part.how.settings->optimizer, args, direction);
+    const Tensor gradient = kept.slice(0, first, part.range.count);
+    ops_.copy(gradients_of(part.range), gradient);
+    direct(part, gradient, settings, factor, skip);
     first += part.range.count;
   }
   make_whole(ops_, gathers_->grid().tensor(), *scratch_, matrices.whole);
   first = 0;
   for (const Part& part : matrices.parts) {
-    const UpdateArgs args = update_of(part, settings, factor, skip);
+    const UpdateArgs args = update_of(part, part.range, settings, factor, skip);
     part.matrix.rule->apply(ops_, *scratch_, part.how.settings->optimizer, args, part.matrix.parameter->global_shape);
     ops_.copy(kept.slice(0, first, part.range.count), gradients_of(part.range));
     first += part.range.count;

@@ -49,6 +49,7 @@ class ParameterGroups {
   std::size_t index_of(const Parameter& parameter) const;
   bool selects(std::size_t group, const Parameter& parameter) const;
   ParameterUpdate of(const Parameter& parameter) const;
+  DType state_type() const { return settings_.back().optimizer.moments(); }  ///< type of all states in memory
   /// The settings of each group; at the end those of all parameters that no group has.
   const std::vector<GroupSettings>& settings() const { return settings_; }
   const std::vector<ParameterGroupConfig>& groups() const { return groups_; }

@@ -266,6 +266,10 @@ TEST_CASE("resume: every way of keeping the optimizer's state trains on", "[faul
   config.optimizer.name = "muon";
   config.optimizer.momentum = 0.9;
   require_no_trace_of_breaks(config, folder, "muon");
+  config.optimizer.moments_dtype = "bf16";
+  require_no_trace_of_breaks(config, folder, "muon in bf16");
+  config.optimizer.name = "adamw";
+  require_no_trace_of_breaks(config, folder, "adamw in bf16");
 }
 
 TEST_CASE("resume: any layout and way of keeping state loads any other's save", "[fault-17]") {
@@ -294,6 +298,30 @@ TEST_CASE("resume: any layout and way of keeping state loads any other's save", 
       CHECK(whole_contents(from) == expected);
     }
   }
+}
+
+TEST_CASE("resume: moments may be kept in another type from then on", "[fault-17]") {
+  const ShardFolder folder;
+  const Mode mode = GENERATE(Mode{"one rank"}, Mode{"distributed", 2, 2, 1, true, "bf16"});
+  INFO(mode.name);
+  Config config = with_mode(small_run(folder), mode), narrow = config;
+  narrow.optimizer.moments_dtype = "bf16";
+  config.train.steps = narrow.train.steps = 2;
+  train(config, "", folder.file("start"));
+  auto expected = whole_contents(at(folder.file("start"), 2));
+  std::int64_t changed = 0;
+  for (auto& [name, numbers] : expected) {
+    if (!name.ends_with(" m") && !name.ends_with(" v")) continue;
+    for (float& number : numbers) {
+      const float rounded = to_float(to_bfloat16(number));  // to nearest
+      if (rounded != number) ++changed;
+      number = rounded;
+    }
+  }
+  REQUIRE(changed > 1000);
+  const std::string rounded = pass_on(narrow, at(folder.file("start"), 2), folder.file("bf16"));
+  CHECK(whole_contents(rounded) == expected);
+  CHECK(whole_contents(pass_on(config, rounded, folder.file("fp32"))) == expected);
 }
 
 TEST_CASE("a run is resumed with the optimizer that it began with, or refused", "[fault-17]") {
