@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     const auto elements = load_vector<width>(x + at);
     Vector<BFloat16, width> rounded;
     for (unsigned i = 0; i < width; ++i) {
-      rounded.values[i] = to_bfloat16(elements.values[i], static_cast<std::uint32_t>(draw_of(words, first_lane + i)));
+      rounded.values[i] = draw_bfloat16(elements.values[i], static_cast<std::uint32_t>(draw_of(words, first_lane + i)));
     }
     store_global(y + at, rounded);
   });

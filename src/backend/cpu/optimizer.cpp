@@ -97,9 +97,9 @@ void round_row(std::uint64_t key, std::int64_t row, std::int64_t column, const f
     const std::int64_t taken = std::min(count, kDropoutBlock - skipped);
     if (taken == kDropoutBlock) {  // a fixed trip count vectorises without remainder loops
 #pragma omp simd
-      for (int i = 0; i < kDropoutBlock; ++i) y[i] = to_bfloat16(x[i], draws[i]);
+      for (int i = 0; i < kDropoutBlock; ++i) y[i] = draw_bfloat16(x[i], draws[i]);
     } else {
-      for (std::int64_t i = 0; i < taken; ++i) y[i] = to_bfloat16(x[i], draws[skipped + i]);
+      for (std::int64_t i = 0; i < taken; ++i) y[i] = draw_bfloat16(x[i], draws[skipped + i]);
     }
     x += taken;
     y += taken;

@@ -27,7 +27,8 @@ std::vector<Key> model_keys() {
       {MEGATRON_KEY(model, hidden_size), noted(extent, "a multiple of attention_heads, unless head_size is given"), "",
        "required", "Width of the hidden state.", "", Fact::always},
       {MEGATRON_KEY(model, base_hidden_size), extent.with("optimizer.scaling", {"mup"}), "", "none",
-       "Width of the model that [learning_rate], optimizer.weight_decay and init_std are for. This model is hidden_size "
+       "Width of the model that [learning_rate], optimizer.weight_decay and init_std are for. This model is "
+       "hidden_size "
        "/ base_hidden_size = m times as wide: its logits are multiplied by 1 / m, the initial weights of its hidden "
        "matrices by 1 / √m, and learning rates by what the rule needs (docs/training.md). Other sizes do not matter.",
        "", Fact::unless_default},

@@ -65,8 +65,8 @@ struct Parameter {
                             ///< in exact arithmetic, or nearly
   Initialization initialization;
   bool fixed_size = false;  ///< no dimension grows with the model's width: a bias of logits
-  double matrix_cost = 0;  ///< > 0: its update needs the whole box, and is this much work for a rank. Other updates
-                           ///< work element by element
+  double matrix_cost = 0;   ///< > 0: its update needs the whole box, and is this much work for a rank. Other updates
+                            ///< work element by element
 
   int index = kNone;       ///< among the store's parameters, in the order of declaration
   bool adjacent = false;   ///< lies directly after its predecessor

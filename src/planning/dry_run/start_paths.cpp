@@ -59,10 +59,8 @@ void examine_checkpoint(const std::string& path, const Config& config, const Dat
     found.obstacles.push_back(in_one_line(error.what()));
     return;
   }
-  found.lines.push_back(
-      fmt::format("begins with {} ({}), of this model by its manifest. Its contents are verified when the run starts; "
-                  "megatron_checkpoint verify does it now\n",
-                  path, chosen_by));
+  found.lines.push_back(fmt::format("checkpoint {} ({})\n", path, chosen_by) +
+                        "          of this model by its manifest; for its contents: megatron_checkpoint verify\n");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Changes that model.base_hidden_size makes to a model: initial weights by role, factors of logits and of attention scores.
+// Changes that model.base_hidden_size makes to a model: initial weights by role, factors of logits and of attention
+// scores.
 #include <map>
 
 #include "models/families/each_rank.h"

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "backend/cpu/cpu_device.h"
+#include "base/core/half.h"
 #include "distributed/comm/thread_communicator.h"
 #include "support/catch.h"
 #include "support/late_communicator.h"

@@ -91,11 +91,13 @@ Bits train_on(const Grid& layout, OptimizerConfig config, std::uint64_t seed = 3
     Backend backend = make_cpu_backend();
     ParameterStore store;
     for (const Weight& weight : kWeights) store.declare(part_of(weight, grid));
+    const ParameterGroups groups(config);
+    mark_matrices(store, groups, layout.tensor);
     store.allocate(*backend.device, DType::f32, {layout.distributed ? layout.data : 1}, 1000);
     ParameterAllGather gathers(grid, store);
     const Buffer memory(*backend.device, 64 << 20);
     Arena scratch("scratch", memory);
-    Optimizer optimizer(store, config, *backend.device, *backend.ops, &gathers, {}, &scratch);
+    Optimizer optimizer(store, groups, *backend.device, *backend.ops, &gathers, &scratch);
     optimizer.initialize(seed);
     for (const Parameter& parameter : store.all()) set_numbers_of(parameter, parameter.value, 1, 1);
     for (std::uint64_t step = 2; step <= 4; ++step) {
@@ -145,8 +147,8 @@ struct Rank {
     declare_all(store);
     store.allocate(*backend.device, DType::f32);
     gathers = std::make_unique<ParameterAllGather>(grid, store);
-    optimizer = std::make_unique<Optimizer>(store, config, *backend.device, *backend.ops, gathers.get(),
-                                            std::vector<ParameterGroupConfig>{}, &scratch);
+    optimizer = std::make_unique<Optimizer>(store, ParameterGroups(config), *backend.device, *backend.ops,
+                                            gathers.get(), &scratch);
     optimizer->initialize(1);
     set_values(store);
   }

@@ -21,8 +21,8 @@ TrainingTrace trained(const Variant variant, const char* rule, std::int64_t base
 }  // namespace
 
 TEST_CASE("mup: at the base's width a run has the bits of one without", "[train]") {
-  const Variant variant = GENERATE(static_cast<Variant>(nullptr), like_llama, with_parallel_parts, like_bert, like_t5,
-                                   with_shared_experts);
+  const Variant variant =
+      GENERATE(static_cast<Variant>(nullptr), like_llama, with_parallel_parts, like_bert, like_t5, with_shared_experts);
   const std::int64_t width = tiny_config().model.hidden_size;
   for (const char* rule : {"adamw", "sgd", "muon"}) {
     CAPTURE(rule);
