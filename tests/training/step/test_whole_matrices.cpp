@@ -173,8 +173,9 @@ void require_same(const TrainingRank& rank, const Trained& alone) {
 TEST_CASE("muon: parts of matrices on every layout are updated as one rank's") {
   const GridShape shape =
       GENERATE(GridShape{}, GridShape{.tensor = 2}, GridShape{.tensor = 4, .kv_replicas = 2}, GridShape{.data = 2},
-               GridShape{.data = 3}, GridShape{.tensor = 2, .data = 2}, GridShape{.tensor = 2, .context = 2},
-               GridShape{.data = 2, .expert = 2}, GridShape{.tensor = 4, .data = 2, .kv_replicas = 2, .expert = 2},
+               GridShape{.data = 3}, GridShape{.data = 8}, GridShape{.tensor = 2, .data = 2},
+               GridShape{.tensor = 2, .context = 2}, GridShape{.data = 2, .expert = 2},
+               GridShape{.tensor = 4, .data = 2, .kv_replicas = 2, .expert = 2},
                GridShape{.tensor = 2, .context = 2, .data = 2, .expert = 2});
   const DType type = GENERATE(DType::f32, DType::bf16);
   const bool distributed = GENERATE(false, true);
