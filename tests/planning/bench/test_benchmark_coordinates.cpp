@@ -1,4 +1,4 @@
-// The coordinate check: with muP no activation grows with the width, and without, logits do.
+// The coordinate check: with muP no activation grows with the width, and without it they do.
 #include "distributed/comm/thread_communicator.h"
 #include "planning/bench/comparisons.h"
 #include "support/catch.h"
@@ -26,8 +26,16 @@ double growth(const Report& report, const std::string& scaling, const std::strin
 
 }  // namespace
 
+// Four times the width. Measured: 0.50 to 1.34 with muP; without 151, 37 and 3.1 times.
 TEST_CASE("coordinates: with muP sizes do not depend on the width") {
   const Report report = measured({});
   INFO(report.text);
-  CHECK(false);
+  for (const char* key : {"embedding", "attention_0", "mlp_0", "attention_1", "mlp_1", "logits"}) {
+    CAPTURE(key);
+    CHECK(growth(report, "mup", key) > 0.4);
+    CHECK(growth(report, "mup", key) < 1.6);
+  }
+  CHECK(growth(report, "none", "attention_0") > 20);
+  CHECK(growth(report, "none", "mlp_0") > 5);
+  CHECK(growth(report, "none", "logits") > 2);
 }
