@@ -198,7 +198,7 @@ class Draw:
             self.set("optimizer.groups", groups)
 
     def draw_families(self):
-        """What models of other families have. Drawn last, so that the draws above stay what they were."""
+        """What models of other families have."""
         if self.sometimes(0.3):
             self.set("model.residual", self.one_of("parallel", "parallel_one_norm"))
         if self.sometimes(0.3):
@@ -288,7 +288,7 @@ class Draw:
         self.set("optimizer.adamw_learning_rate_factor", self.one_of(1.0, 0.1))
 
     def draw_width(self):
-        """Learning rates and weights of another width. Drawn last, so that the draws above stay what they were."""
+        """Learning rates and weights of another width."""
         if self.sometimes(0.2):
             self.set("optimizer.scaling", "mup")
             self.set("model.base_hidden_size", max(1, self.keys["model.hidden_size"] // self.one_of(2, 4)))

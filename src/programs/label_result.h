@@ -1,4 +1,4 @@
-// Results of a model that tells labels or choices, as megatron_eval prints and writes them.
+// Results of a model that predicts labels or choices, as megatron_eval prints and writes them.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -209,7 +209,7 @@ TEST_CASE("errors: a plan says what a start would refuse", "[fault-19]") {
   };
   const std::string good = plan(folder.file("run"), "checkpoint.load=" + lost);
   CHECK(mentions(good, "this run can be trained as it is\n"));
-  CHECK(mentions(good, "of this model by its manifest"));
+  CHECK(mentions(good, "its manifest fits this model"));
   CHECK(mentions(good, "megatron_checkpoint verify"));
   // Another model or other batches, in the start's words.
   const std::string wide = "hidden_size: 32 in the checkpoint, 64 in this run";
@@ -227,7 +227,7 @@ TEST_CASE("errors: a plan says what a start would refuse", "[fault-19]") {
     CHECK(mentions(started.err, "is of another model"));
     CHECK(mentions(started.err, wide));
     CHECK(mentions(plan(folder.file("run"), from, {"data.train=" + folder.file("none")}),
-                   "of this model by its manifest"));
+                   "its manifest fits this model"));
   }
   CHECK(mentions(plan(folder.file("run"), "checkpoint.load=" + lost, {"train.global_batch_size=16"}),
                  "cannot be trained on this machine: " + checkpoint(lost, saved_steps(lost).back()) +

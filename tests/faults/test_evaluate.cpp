@@ -228,7 +228,7 @@ TEST_CASE("begin token: programs put the imported tokenizer's in front of texts"
   for (std::size_t i = 0; i < automatic.size(); ++i) CHECK(automatic[i] == plain[i + 1]);
   CHECK(scored(imported, "Once", {"--begin-token", "yes"}) == automatic);
   CHECK(scored(imported, "Once", {"--begin-token", "no"}) == scored(imported, "Once", {"--no-begin-token"}));
-  // A model that was trained here: the end of a document, as before.
+  // A model that was trained here begins with the end-of-document token.
   CHECK(scored(run, "Once", {}) == scored(run, "Once", {"--begin-token", "yes"}));
   CHECK(scored(run, "Once", {}) != automatic);
   for (const Command& wrong :

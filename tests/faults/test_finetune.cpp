@@ -240,7 +240,7 @@ TEST_CASE("fine-tuning: predictions for texts without labels") {
   const std::string mixed = folder.file("mixed.jsonl"), none = folder.file("none");
   write_file(mixed, contents_of(labelled) + without);
   require_refused(run_command(evaluate(2, mixed, {"--predictions", none}), 60), 3,
-                  {"mixed.jsonl: example 22 has no label, and the first of all has one"});
+                  {"mixed.jsonl: example 22 has no label, but the first example has one"});
   require_refused(run_command(evaluate(1, bare, {"--predictions", output}), 60), 2, {"there is such a file"});
   require_refused(run_command(evaluate(1, bare, {"--predictions", none, "--output", none}), 60), 2, {"name two"});
   CHECK_FALSE(std::filesystem::exists(none));

@@ -1,5 +1,7 @@
 #include "checkpoint/hugging_face/chat_template.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/text/foreign_json.h"
@@ -12,6 +14,8 @@ namespace megatron {
 using nlohmann::json;
 
 namespace {
+
+constexpr std::size_t kLargestChatTemplate = 1 << 20;  // every save writes it again
 
 /// null for what is no JSON object, which the tokenizer's readers tell.
 json tokenizer_config_in(const std::string& folder) {
@@ -30,18 +34,27 @@ bool is_named_template(const json& entry) {
 
 }  // namespace
 
-json chat_template_in(const std::string& folder) {
+json chat_template_in(const std::string& folder, std::string& unusable) {
   const json config = tokenizer_config_in(folder);
   const auto entry = [&](const char* key) { return config.is_object() ? config.value(key, json()) : json(); };
   json chat = entry("chat_template");
   if (const std::string file = folder + "/" + kChatTemplateFile; tokenizer_file_exists(file)) {
-    chat = read_vocabulary_file(file, "save it again with save_pretrained").text;
+    try {
+      chat = read_vocabulary_file(file, "save it again with save_pretrained").text;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      unusable = error.what();
+      return nullptr;
+    }
   }
   if (chat.is_null()) return nullptr;
-  verify(chat.is_string() || (chat.is_array() && std::all_of(chat.begin(), chat.end(), is_named_template)),
-         ErrorKind::checkpoint,
-         "{}/{}: \"chat_template\" is {}; a text, or a list of {{\"name\", \"template\"}}, is right", folder,
-         kTokenizerConfigFile, chat.dump().substr(0, 60));
+  if (!chat.is_string() && !(chat.is_array() && std::all_of(chat.begin(), chat.end(), is_named_template))) {
+    unusable = fmt::format("{}/{}: \"chat_template\" is neither a text nor a list of {{\"name\", \"template\"}}",
+                           folder, kTokenizerConfigFile);
+  } else if (chat.dump().size() > kLargestChatTemplate) {
+    unusable = fmt::format("{}: its chat template is larger than {} MiB", folder, kLargestChatTemplate >> 20);
+  }
+  if (!unusable.empty()) return nullptr;
   json entries = {{"chat_template", chat}};
   for (const char* key : {"bos_token", "eos_token"}) {
     const json token = entry(key);

@@ -327,7 +327,7 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   if (const std::vector<std::int32_t> ends = end_tokens_in(source, theirs); !ends.empty()) {
     state.extra[kEndTokensKey] = ends;
   }
-  if (const json chat = chat_template_in(source); !chat.is_null()) {
+  if (const json chat = chat_template_in(source, report.unusable_chat_template); !chat.is_null()) {
     state.extra[kChatTemplateKey] = chat;
     report.chat_template = true;
   }

@@ -80,7 +80,6 @@ std::vector<std::string> CheckpointReader::states() const {
 // By file, in the order of each.
 std::vector<std::vector<CopySegment>> CheckpointReader::plan(const std::string& dataset,
                                                              const std::vector<TensorSlice>& wanted) const {
-  check_slices(wanted);
   std::vector<std::vector<CopySegment>> segments_by_file(files_.size());
   for (std::size_t index = 0; index < wanted.size(); ++index) {
     const TensorSlice& slice = wanted[index];
@@ -133,6 +132,7 @@ void CheckpointReader::read_numbers(const std::string& dataset, const std::vecto
 
 void CheckpointReader::read_numbers(const std::string& dataset, const std::vector<TensorSlice>& wanted,
                                     OpenDatasets& open) const {
+  check_slices(wanted);
   const std::vector<std::vector<CopySegment>> segments = plan(dataset, wanted);
   std::vector<float> block;
   for (std::size_t file = 0; file < files_.size(); ++file) {

@@ -173,7 +173,9 @@ std::vector<Key> recipe_keys() {
        ""},
       {MEGATRON_KEY(optimizer, distributed), any(), "", "",
        "Divide the optimizer state among the data ranks. Gradients are then always reduce-scattered during the "
-       "backward pass, independent of `parallel.overlap_gradients`.",
+       "backward pass, independent of `parallel.overlap_gradients`; with Muon and many more data ranks than layers "
+       "they "
+       "are all-reduced.",
        ""},
       {MEGATRON_KEY_IN(optimizer, groups, optimizer_groups),
        noted(any(), fmt::format("each with names or roles, or both; roles: {}", fmt::join(names_of(kRoles), ", "))), "",

@@ -75,8 +75,7 @@ void read_label(const ExampleLine& line, const ExampleForm& form, std::string_vi
 template <class T>
 bool has_label(const ExampleLine& line, const ExampleForm& form, std::string_view key, const std::optional<T>& label) {
   if (label || form.may_lack_labels) return label.has_value();
-  line.refuse(
-      fmt::format("no key \"{}\"; megatron_eval --predictions writes what a model tells of texts without it", key));
+  line.refuse(fmt::format("no key \"{}\"; megatron_eval --predictions predicts labels for texts without it", key));
 }
 
 // ---- JSON lines -----------------------------------------------------------------------------------------------------

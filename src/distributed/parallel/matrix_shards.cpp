@@ -115,11 +115,12 @@ class MatrixShards {
     return units;
   }
 
-  /// An empty bucket of a copy group, padded if this group's matrices are not too few.
+  /// An empty bucket of a copy group, padded if what it may share out is not too little.
   Content empty(CopyGroup group, const std::vector<Unit>& all) const {
     Content best;
     for (const Unit& unit : all) {
-      if (first_of(unit).copies == group && unit.cost > 0) best.units.push_back(unit);
+      const Parameter& parameter = first_of(unit);
+      if (parameter.copies == group && parameter.tie == kNone && !is_table(unit)) best.units.push_back(unit);
     }
     return {.copies = group, .padded = best.units.empty() || best.padding(shards_.of(group)) <= kTooMuchPadding};
   }
@@ -233,11 +234,6 @@ class MatrixShards {
 };
 
 }  // namespace
-
-bool has_matrices(const std::vector<Parameter>& parameters) {
-  return std::any_of(parameters.begin(), parameters.end(),
-                     [](const Parameter& parameter) { return parameter.matrix_cost > 0; });
-}
 
 std::vector<Bucket> lay_out_matrix_shards(std::vector<Parameter>& parameters, Shards shards, std::int64_t enough) {
   return MatrixShards(parameters, shards, enough).lay_out();

@@ -18,8 +18,8 @@ namespace megatron {
 /// on 2 or 4 copies and by less than 6 % on 8, and no copy has 4 % more work than the mean; with more layers it is
 /// padded by less than 9 %. On copies that are more than its layers it is padded by up to a half.
 inline constexpr double kMostPadding = 0.08;
-/// Where even all matrices of a stage together would be padded by more, being too few for the copies (fewer than about
-/// a layer for four of them), nothing is: gradients are summed everywhere, and owners send new values to the others.
+/// If all of a stage together would need more padding than this (fewer than about a layer for four copies), its buckets
+/// of matrices are not padded: their gradients are all-reduced, and owners broadcast new values.
 inline constexpr double kTooMuchPadding = 0.5;
 
 /// Elements at whose multiples parameters and parts begin: 64 bytes of f32.
@@ -28,10 +28,9 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-bool has_matrices(const std::vector<Parameter>& parameters);
-
 /// Sets the places of all parameters and returns their buckets, of at least `enough` elements where more follow.
-/// Depends on sizes, costs, roles, layers and copy groups alone: all tensor ranks and all copies have the same.
+/// Depends on sizes, costs, roles, layers and copy groups alone: all tensor ranks have the same, and the copies of a
+/// group the same of its buckets.
 std::vector<Bucket> lay_out_matrix_shards(std::vector<Parameter>& parameters, Shards shards, std::int64_t enough);
 
 }  // namespace megatron

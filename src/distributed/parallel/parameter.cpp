@@ -65,6 +65,7 @@ void ParameterStore::mark_matrix(int index, double cost) {
   internal_check(values_.empty() && cost > 0, "a matrix is marked after the store was allocated, or without a cost",
                  cost);
   parameters_[static_cast<std::size_t>(index)].matrix_cost = cost;
+  may_have_matrices_ = true;
 }
 
 void ParameterStore::set_views(Tensor values, Tensor gradients) {
@@ -84,9 +85,9 @@ void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
                  "copies of experts are some of those of dense parameters", shards.dense, shards.experts);
   shards_ = shards;
   const std::int64_t enough = std::max(bucket_elements, parameter_elements() / kMostBuckets);
-  if (sharded() && has_matrices(parameters_)) {
+  if (sharded() && may_have_matrices_) {
     buckets_ = lay_out_matrix_shards(parameters_, shards, enough);
-    flat_elements_ = buckets_.back().end();
+    if (!buckets_.empty()) flat_elements_ = buckets_.back().end();
     return;
   }
   const auto alone = [&](const Parameter& parameter) { return sharded() && parameter.tie != kNone; };

@@ -162,6 +162,8 @@ class ParameterStore {
   /// Says that the parameter's update needs the whole matrix, and is this much work: a function of what all ranks know
   /// that hold a part of it. Before allocate().
   void mark_matrix(int index, double cost);
+  /// Says that some rank may have such parameters: other experts of a layer, perhaps. All copies must lay out alike.
+  void expect_matrices() { may_have_matrices_ = true; }
 
   /// Registers numbers that layers compute with and that are not trained (slopes, frequencies): f32, on the device from
   /// allocate() on. Those of an equal name are the same and kept once. Returns their index.
@@ -240,6 +242,7 @@ class ParameterStore {
   Buffer value_buffer_, gradient_buffer_;
   Tensor values_, gradients_;
   std::vector<Bucket> buckets_;
+  bool may_have_matrices_ = false;
   Shards shards_;
 };
 

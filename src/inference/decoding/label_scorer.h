@@ -1,5 +1,5 @@
-// LabelScorer: what a checkpoint's model with a task's head tells of samples, and how many with a label it tells right,
-// on any tensor × pipeline × data ranks. The passes are forward_passes.h's, the counts training/step/label_scores.h's.
+// LabelScorer: what a checkpoint's model with a task's head predicts for samples, and how many labels are right, on any
+// tensor × pipeline × data ranks. The passes are forward_passes.h's, the counts training/step/label_scores.h's.
 #pragma once
 
 #include <functional>

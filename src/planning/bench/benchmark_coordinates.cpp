@@ -88,7 +88,6 @@ Report measure_coordinates(const CoordinatesCase& benchmark, Communicator& world
         edited.learning_rate.peak = benchmark.learning_rate;
         edited.optimizer.scaling = scaling.name;
         if (scaling.kind != Scaling::none) edited.model.base_hidden_size = benchmark.widths.front();
-        if (benchmark.edit) benchmark.edit(edited);
       });
       const Sizes sizes = sizes_after_training(config, benchmark.steps, world);
       Row& row = rows.emplace_back(Row{scaling.name, width, sizes.embedding});

@@ -54,7 +54,6 @@ struct CoordinatesCase {
   std::int64_t layers = 2;
   int steps = 10;
   double learning_rate = 0.01;
-  std::function<void(Config&)> edit = {};  ///< further keys
 };
 /// The coordinate check of Yang and Hu et al. 2022: mean sizes of embedding, parts of layers and logits after training
 /// each width on the same batch, without and with optimizer.scaling = "mup". A row per scaling and width.

@@ -60,7 +60,7 @@ void examine_checkpoint(const std::string& path, const Config& config, const Dat
     return;
   }
   found.lines.push_back(fmt::format("checkpoint {} ({})\n", path, chosen_by) +
-                        "          of this model by its manifest; for its contents: megatron_checkpoint verify\n");
+                        "          its manifest fits this model; megatron_checkpoint verify checks its contents\n");
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ void Optimizer::list_parts() {
   }
 }
 
-// The master comes first: behind an odd number of bf16 states its place would not be aligned.
+// The master comes first: after an odd number of bf16 states it would not be aligned.
 void Optimizer::allocate(Device& device) {
   memory_ = Buffer(device, bytes_of(store_, division_, groups_.state_type()));
   std::size_t taken = 0;
@@ -218,12 +218,12 @@ void Optimizer::wait_for_values() {
 }
 
 void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
-  take_matrix_scratch();
   std::optional<ArenaScope> chunks;
   if (rounds_states()) {
     chunks.emplace(*scratch_);
     wide_states_ = scratch_->allocate("states of a chunk", {chunk_states_, chunk_elements_}, DType::f32);
   }
+  take_matrix_scratch();
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     for (const Part& part : parts_[i]) update_part(part, settings, factor, skip);
     for (const Matrices& matrices : matrices_[i]) update_matrices(matrices, settings, factor, skip);

@@ -155,6 +155,9 @@ std::int64_t largest_together(std::span<const DirectedMatrix> matrices, std::siz
 }
 
 void mark_matrices(ParameterStore& store, const ParameterGroups& groups, int tensor_ranks) {
+  for (const GroupSettings& settings : groups.settings()) {
+    if (row_named(kUpdateRules, settings.optimizer.name).needs_matrices) store.expect_matrices();
+  }
   for (const Parameter& parameter : store.all()) {
     const MatrixUpdate* const rule = groups.of(parameter).rule->update_matrix;
     if (rule == nullptr) continue;

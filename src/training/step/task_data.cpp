@@ -62,12 +62,12 @@ void add_labelled_examples(const TaskConfig& task, const ExampleFile& file, Enco
   read_labelled_examples(file, form_of(task, may_lack_labels), [&](const LabelledExample& example) {
     const bool labelled = example.label >= 0;
     verify(labelled || may_lack_labels, ErrorKind::data,
-           "{} has no labels, as test files of GLUE are published; name a file that has them, or let megatron_eval "
-           "--predictions write what a model tells of these",
+           "{} has no labels, as test files of GLUE are published; name a file that has them, or predict them with "
+           "megatron_eval --predictions",
            file.path);
     verify(to.size() == 0 || labelled == (to.label(0) >= 0), ErrorKind::data,
-           "{}: example {} has {} label, and the first of all has {}; give either all examples labels or none",
-           file.path, to.size() - before + 1, labelled ? "a" : "no", labelled ? "none" : "one");
+           "{}: example {} has {} label, but the first example has {}; label all examples or none", file.path,
+           to.size() - before + 1, labelled ? "a" : "no", labelled ? "none" : "one");
     to.add(encoder, example);
   });
 }

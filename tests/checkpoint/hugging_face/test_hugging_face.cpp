@@ -135,33 +135,40 @@ TEST_CASE("import: without a tokenizer it says what to do and any shards train",
 
 TEST_CASE("import: a chat template is found as transformers finds it", "[train]") {
   const TemporaryFolder folder;
+  std::string unusable;
   const std::string config = folder.file("tokenizer_config.json");
-  CHECK(chat_template_in(folder.path()).is_null());
+  CHECK(chat_template_in(folder.path(), unusable).is_null());
   write_file(config, "{}");
-  CHECK(chat_template_in(folder.path()).is_null());
+  CHECK(chat_template_in(folder.path(), unusable).is_null());
   write_file(config, "not JSON");  // a file of the tokenizer, whose reader refuses it
-  CHECK(chat_template_in(folder.path()).is_null());
+  CHECK(chat_template_in(folder.path(), unusable).is_null());
   // With the names of the tokens that a template speaks of, in either form.
   write_file(config,
              R"({"chat_template": "a", "bos_token": {"content": "<s>"}, "eos_token": "</s>", "pad_token": "p"})");
-  nlohmann::json found = chat_template_in(folder.path());
+  nlohmann::json found = chat_template_in(folder.path(), unusable);
   CHECK(found == nlohmann::json{{"chat_template", "a"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}});
   CHECK(one_chat_template(found) == "a");
   CHECK(one_chat_template(nullptr).empty());
   // Several of them: where there is room for one it is the default one.
   write_file(config, R"({"chat_template": [{"name": "rag", "template": "b"}, {"name": "default", "template": "c"}]})");
-  found = chat_template_in(folder.path());
+  found = chat_template_in(folder.path(), unusable);
   CHECK(found.at("chat_template").size() == 2);
   CHECK(one_chat_template(found) == "c");
   // A file of its own comes first.
   write_file(folder.file("chat_template.jinja"), "d\n");
-  CHECK(chat_template_in(folder.path()) == nlohmann::json{{"chat_template", "d\n"}});
+  CHECK(chat_template_in(folder.path(), unusable) == nlohmann::json{{"chat_template", "d\n"}});
   std::filesystem::remove(folder.file("chat_template.jinja"));
+  CHECK(unusable.empty());
   for (const char* wrong : {"3", "{\"default\": \"a\"}", "[\"a\"]", "[{\"name\": \"default\"}]"}) {
     write_file(config, fmt::format("{{\"chat_template\": {}}}", wrong));
-    require_error(ErrorKind::checkpoint, {"tokenizer_config.json: \"chat_template\" is "},
-                  [&] { chat_template_in(folder.path()); });
+    unusable.clear();
+    CHECK(chat_template_in(folder.path(), unusable).is_null());
+    CHECK(unusable.find("tokenizer_config.json: \"chat_template\" is neither") != std::string::npos);
   }
+  write_file(config, "{}");
+  write_file(folder.file("chat_template.jinja"), std::string((1 << 20) + 1, 'x'));
+  CHECK(chat_template_in(folder.path(), unusable).is_null());
+  CHECK(unusable.find("larger than 1 MiB") != std::string::npos);
 }
 
 TEST_CASE("an import of another program's folder says what it is and what to do", "[fault-131]") {

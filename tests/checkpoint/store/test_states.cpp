@@ -190,7 +190,7 @@ TEST_CASE("states: a background save of different states writes the same bytes",
 
 TEST_CASE("states: those in bf16 are f32 in files, and come back", "[checkpoint]") {
   const TemporaryFolder folder;
-  constexpr std::int64_t n = 70001;  // odd: what lies behind is not aligned by chance
+  constexpr std::int64_t n = 70001;  // odd: what follows is not aligned by chance
   const Shape shape{n};
   std::vector<float> value(n), exact(n);
   std::vector<BFloat16> m(n), v(n);

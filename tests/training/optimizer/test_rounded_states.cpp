@@ -137,7 +137,10 @@ TEST_CASE("bf16 moments: Muon's too, in shards and as one") {
   const OptimizerConfig config = narrow("muon");
   const Bits one = train_on({}, config);
   CHECK(one.size() == std::size(kWeights) * 2 + 2);  // vectors are AdamW's
-  CHECK(train_on({1, 2, true}, config) == one);
+  for (const Grid& grid : {Grid{1, 2, true}, Grid{2, 1, false}, Grid{2, 2, true}}) {
+    CAPTURE(grid.tensor, grid.data);
+    CHECK(train_on(grid, config) == one);
+  }
 }
 
 namespace {
