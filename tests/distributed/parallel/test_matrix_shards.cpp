@@ -107,7 +107,8 @@ TEST_CASE("matrix shards: units are whole, the longest first, vectors fill up") 
 }
 
 TEST_CASE("matrix shards: buckets end with layers, what is left joins the last") {
-  for (const auto& [layers, copies, buckets] : {std::tuple(4, 2, 4), {8, 4, 4}, {9, 4, 5}, {5, 3, 1}}) {
+  for (const auto& [layers, copies, buckets] :
+       {std::tuple(4, 2, 4), {8, 4, 4}, {9, 4, 5}, {5, 3, 2}, {5, 5, 1}, {9, 5, 2}}) {
     CAPTURE(layers, copies);
     ParameterStore store;
     declare_layers(store, layers);
