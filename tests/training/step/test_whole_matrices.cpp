@@ -262,8 +262,9 @@ TEST_CASE("muon: each matrix is the work of one copy, counted by a plan") {
   const int copies = GENERATE(1, 2, 3, 16);
   Config config = stack(copies, 2);
   config.train.global_batch_size = copies;
-  resolve(config, copies, nullptr);
-  CAPTURE(copies);
+  config.parallel.data = copies;
+  config.optimizer.moments_dtype = GENERATE("fp32", "bf16");
+  CAPTURE(copies, config.optimizer.moments_dtype);
   double flops = 0;
   std::size_t scratch = 0;
   for (int data = 0; data < copies; ++data) {
