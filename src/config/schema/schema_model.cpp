@@ -27,10 +27,10 @@ std::vector<Key> model_keys() {
       {MEGATRON_KEY(model, hidden_size), noted(extent, "a multiple of attention_heads, unless head_size is given"), "",
        "required", "Width of the hidden state.", "", Fact::always},
       {MEGATRON_KEY(model, base_hidden_size), extent.with("optimizer.scaling", {"mup"}), "", "none",
-       "Width of the model that [learning_rate], optimizer.weight_decay and init_std are for. This model is "
-       "hidden_size "
-       "/ base_hidden_size = m times as wide: its logits are multiplied by 1 / m, the initial weights of its hidden "
-       "matrices by 1 / √m, and learning rates by what the rule needs (docs/training.md). Other sizes do not matter.",
+       "Width of the model that [learning_rate], optimizer.weight_decay and init_std are for. This one is m = "
+       "hidden_size / base_hidden_size times as wide: its logits are multiplied by 1 / m, the initial weights of its "
+       "hidden matrices by 1 / √m, and learning rates by what the rule needs (docs/training.md). Other sizes do not "
+       "matter.",
        "", Fact::unless_default},
       {MEGATRON_KEY(model, attention_heads), noted(extent, "a multiple of parallel.tensor"), "", "required",
        "Attention heads per layer.", "", Fact::always},

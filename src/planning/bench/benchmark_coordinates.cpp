@@ -86,6 +86,7 @@ Report measure_coordinates(const CoordinatesCase& benchmark, Communicator& world
       const ModelConfig model = gpt(benchmark.layers, width, std::max<std::int64_t>(1, width / kHeadSize), 32, 128);
       const Config config = training_config(model, 4, [&](Config& edited) {
         edited.learning_rate.peak = benchmark.learning_rate;
+        edited.optimizer.clip_grad_norm = 0;
         edited.optimizer.scaling = scaling.name;
         if (scaling.kind != Scaling::none) edited.model.base_hidden_size = benchmark.widths.front();
       });
