@@ -89,6 +89,7 @@ Report measure_coordinates(const CoordinatesCase& benchmark, Communicator& world
         edited.optimizer.clip_grad_norm = 0;
         edited.optimizer.scaling = scaling.name;
         if (scaling.kind != Scaling::none) edited.model.base_hidden_size = benchmark.widths.front();
+        if (benchmark.edit) benchmark.edit(edited);
       });
       const Sizes sizes = sizes_after_training(config, benchmark.steps, world);
       Row& row = rows.emplace_back(Row{scaling.name, width, sizes.embedding});
