@@ -93,7 +93,7 @@ TEST_CASE("examples: a label may be absent where the form says so") {
   refused("{\"text_a\": \"x\", \"label\": \"maybe\"}", json, "file:1: the label is \"maybe\"");
   refused("{\"label\": null}", json, "file:1: no key \"text_a\"");
   refused("{\"text_a\": \"x\", \"label\": null}", kLabels, "file:1: byte");
-  refused("{\"text_a\": \"x\"}", kLabels, "no key \"label\"; megatron_eval --predictions writes");
+  refused("{\"text_a\": \"x\"}", kLabels, "no key \"label\"; megatron_eval --predictions predicts");
   refused("sentence\tlabel\nx\t\n", {.format = "tsv", .labels = {"no", "yes"}}, "file:2: the label is \"\"");
 }
 
