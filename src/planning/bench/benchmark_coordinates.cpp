@@ -31,12 +31,6 @@ struct Sizes {
 class MeasuringOps final : public OpsDecorator {
  public:
   using OpsDecorator::OpsDecorator;
-  static MeasuringOps* around(Backend& backend) {
-    auto ops = std::make_unique<MeasuringOps>(std::move(backend.ops));
-    MeasuringOps* const measuring = ops.get();
-    backend.ops = std::move(ops);
-    return measuring;
-  }
 
   // The first norm reads the embedding.
   void layer_norm_forward(const LayerNormForwardArgs& args) override {
@@ -62,7 +56,7 @@ class MeasuringOps final : public OpsDecorator {
 
 Sizes sizes_after_training(const Config& config, int steps, Communicator& world) {
   Compute compute = cpu_compute();
-  MeasuringOps* const measuring = MeasuringOps::around(compute.backend);
+  MeasuringOps* const measuring = put_around<MeasuringOps>(compute.backend);
   TrainingJob job(config, std::move(compute), world);
   job.run(steps);
   measuring->take();

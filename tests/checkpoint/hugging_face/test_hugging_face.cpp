@@ -154,7 +154,7 @@ TEST_CASE("import: a chat template is found as transformers finds it", "[train]"
   found = chat_template_in(folder.path(), unusable);
   CHECK(found.at("chat_template").size() == 2);
   CHECK(one_chat_template(found) == "c");
-  // A file of its own comes first.
+  // chat_template.jinja comes before the entry of tokenizer_config.json.
   write_file(folder.file("chat_template.jinja"), "d\n");
   CHECK(chat_template_in(folder.path(), unusable) == nlohmann::json{{"chat_template", "d\n"}});
   std::filesystem::remove(folder.file("chat_template.jinja"));
