@@ -14,7 +14,7 @@ enum class HalfProducts { widened, avx512_bf16, amx_bf16 };
 struct ProcessorFeatures {
   bool amx_bf16 = false;     ///< matrix units: 8 to 16 times the rate of f32
   bool avx512_bf16 = false;  ///< dot products of pairs
-  bool fast_pairs = false;   ///< these dot products have twice the rate of f32; on Intel's processors they have half
+  bool fast_pairs = false;   ///< these dot products are faster than f32, as AMD's; Sapphire Rapids' have half its rate
 };
 
 /// Features of this processor that oneDNN is let use (ONEDNN_MAX_CPU_ISA), found out once: what makes hosts equal for
