@@ -129,7 +129,7 @@ void evaluate(const EvalArguments& arguments, MpiSession& session) {
   for (const ScoredSequence& sequence : task->sequences()) {
     longest = std::max(longest, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
   }
-  Compute compute = start_compute(config.run, world, session.host(), session.local_rank());
+  Compute compute = start_compute(config.run, config.precision.dtype(), world, session.host(), session.local_rank());
   const ProcessGrid grid(world, grid_shape(config), compute.transport.get());
   here.require(plan_scoring(config, grid.shape(), grid.at(), longest, compute.transport_kind), compute);
   Scorer scorer(config, grid, compute.backend, longest);
@@ -212,7 +212,7 @@ void evaluate_labels(const EvalArguments& arguments, MpiSession& session) {
         examples->truncated(), examples->size(), config.model.sequence_length);
   }
   LabelledSamples samples(examples, LabelledSamples::Order::sequential, 0);
-  Compute compute = start_compute(config.run, world, session.host(), session.local_rank());
+  Compute compute = start_compute(config.run, config.precision.dtype(), world, session.host(), session.local_rank());
   const ProcessGrid grid(world, grid_shape(config), compute.transport.get());
   here.require(plan_labels(config, grid.shape(), grid.at(), compute.transport_kind), compute);
   LabelScorer scorer(config, grid, compute.backend);

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "base/core/native_16bit.h"
+
 namespace megatron {
 
 template <class Kind>
@@ -75,5 +77,8 @@ inline constexpr std::array kRecomputeModes{Choice{RecomputeMode::none, "none"},
 enum class DeviceChoice { automatic, cpu, cuda };
 inline constexpr std::array kDevices{Choice{DeviceChoice::automatic, "auto"}, Choice{DeviceChoice::cpu, "cpu"},
                                      Choice{DeviceChoice::cuda, "cuda"}};
+
+inline constexpr std::array kNative16Bit{Choice{Native16Bit::automatic, "auto"}, Choice{Native16Bit::on, "on"},
+                                         Choice{Native16Bit::off, "off"}};
 
 }  // namespace megatron

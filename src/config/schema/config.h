@@ -393,6 +393,7 @@ struct RunConfig {
   std::string device = "auto";
   std::string communication = "auto";
   std::int64_t threads = 1;
+  std::string native_16bit = "auto";
   std::int64_t log_every = 1;
   std::int64_t metrics_every = 0;  // 0: as log_every
   double max_minutes = 0;          // 0: no limit
@@ -403,6 +404,7 @@ struct RunConfig {
   std::int64_t trace_events = 200'000;
 
   DeviceChoice device_choice() const { return kind_of(kDevices, device); }
+  Native16Bit native_16bit_choice() const { return kind_of(kNative16Bit, native_16bit); }
   std::int64_t metrics_interval() const { return metrics_every > 0 ? metrics_every : log_every; }
 
   bool operator==(const RunConfig&) const = default;
