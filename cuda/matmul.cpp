@@ -53,7 +53,8 @@ void CudaOps::linear_forward(const LinearForwardArgs& args) {
 
 void CudaOps::linear_activation_forward(const LinearActivationForwardArgs& args) {
   const MatmulArgs product{.a = args.x, .b = args.weight, .transpose_b = true, .c = args.y};
-  if (has_gelu_epilogue(device_, args.activation, args.product) && !is_empty(product_size(product)) &&
+  // The epilogue has its GELU of sums in registers, not of the product that it leaves.
+  if (!args.again && has_gelu_epilogue(device_, args.activation, args.product) && !is_empty(product_size(product)) &&
       (args.bias.empty() || aligned(args.bias.data()))) {
     check_like("linear_activation_forward", args.product, args.y);
     check_bias("linear_activation_forward", args.bias, args.y);
@@ -63,6 +64,10 @@ void CudaOps::linear_activation_forward(const LinearActivationForwardArgs& args)
     if (matmul_.multiply(product, epilogue)) return;
   }
   linear_forward({.x = args.x, .weight = args.weight, .bias = args.bias, .y = args.product});
+  bias_activation_forward({.x = args.product, .bias = {}, .y = args.y, .activation = args.activation});
+}
+
+void CudaOps::activation_again(const ActivationAgainArgs& args) {
   bias_activation_forward({.x = args.product, .bias = {}, .y = args.y, .activation = args.activation});
 }
 

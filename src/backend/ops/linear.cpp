@@ -13,6 +13,10 @@ void Ops::linear_activation_forward(const LinearActivationForwardArgs& args) {
   bias_activation_forward({.x = args.product, .bias = args.bias, .y = args.y, .activation = args.activation});
 }
 
+void Ops::activation_again(const ActivationAgainArgs& args) {
+  bias_activation_forward({.x = args.product, .bias = args.bias, .y = args.y, .activation = args.activation});
+}
+
 void Ops::linear_activation_backward(const LinearActivationBackwardArgs& args) {
   matmul({.a = args.dy, .b = args.weight, .c = args.dactivated});
   bias_activation_backward({.dy = args.dactivated,

@@ -82,6 +82,13 @@ struct LinearActivationForwardArgs {
   Tensor product;  ///< [n, out], sets: x · weightᵀ, with its bias or without, as this backend's backward reads it
   Tensor y;        ///< [n, out], gated [n, out / 2], sets
   Activation activation = Activation::gelu;
+  bool again = false;  ///< y is to have the bits that activation_again() makes of `product`
+};
+/// The y of such a forward, from its product.
+struct ActivationAgainArgs {
+  ConstTensor product, bias;  ///< as in forward, which has set the product
+  Tensor y;                   ///< as forward's, sets
+  Activation activation = Activation::gelu;
 };
 /// The gradient's way back through the linear layer that follows, and that activation: dproduct is the gradient of
 /// what the activation was of, whose own gradient is dy · weight.

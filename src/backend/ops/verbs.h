@@ -55,4 +55,5 @@
 #define MEGATRON_FUSED_VERBS(VERB)                                                   \
   VERB(linear_forward, (const LinearForwardArgs& args), (args))                      \
   VERB(linear_activation_forward, (const LinearActivationForwardArgs& args), (args)) \
+  VERB(activation_again, (const ActivationAgainArgs& args), (args))                  \
   VERB(linear_activation_backward, (const LinearActivationBackwardArgs& args), (args))

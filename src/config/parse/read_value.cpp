@@ -148,6 +148,26 @@ class ValueReader {
     }
     if (problem_.empty()) field = std::move(curriculum);
   }
+  void read(RecomputeParts& field) {
+    if (!node_.is_array()) return wrong_type(node_, "");
+    RecomputeParts parts;
+    for (const toml::node& node : *node_.as_array()) {
+      const auto part = node.value_exact<std::string>();
+      if (!part) return set(fmt::format("{} is not an {}", name(), expected_type(key_)));
+      const std::vector<std::string> names = names_of(kRecomputeParts);
+      const auto row = std::find(names.begin(), names.end(), *part);
+      if (row == names.end()) {
+        const std::string near = suggest_choice(*part, names);
+        return set(fmt::format("{} has \"{}\", which is not one of \"{}\"{}", name(), *part, fmt::join(names, "\", \""),
+                               near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+      }
+      bool& given = parts.given[static_cast<std::size_t>(row - names.begin())];
+      if (given) return set(fmt::format("{} has \"{}\" twice", name(), *part));
+      given = true;
+    }
+    if (parts.empty()) return set(fmt::format("{} is empty; leave it out instead", name()));
+    field = parts;
+  }
   void read(TrainConfig& field) {  // evaluate_every
     const bool epoch = node_.is_string() && node_.as_string()->get() == "epoch";
     std::int64_t steps = 0;

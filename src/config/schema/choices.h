@@ -74,6 +74,22 @@ inline constexpr std::array kRecomputeModes{Choice{RecomputeMode::none, "none"},
                                             Choice{RecomputeMode::selective, "selective"},
                                             Choice{RecomputeMode::full, "full"}};
 
+/// What a backward makes again with mode "selective". A part that is contained in another adds nothing to it.
+enum class RecomputePart { norms, activations, feed_forward };
+struct RecomputePartChoice {
+  RecomputePart kind;
+  std::string_view name;
+  std::string_view not_saved, made_from, families;  ///< in words, for plans and documents
+};
+inline constexpr std::array kRecomputeParts{
+    RecomputePartChoice{RecomputePart::norms, "norms", "outputs of norms, those of queries and keys among them",
+                        "normalised again from their input", "all"},
+    RecomputePartChoice{RecomputePart::activations, "activations", "outputs of activations, experts' too",
+                        "the function again of the first matrix' product", "all"},
+    RecomputePartChoice{RecomputePart::feed_forward, "feed_forward",
+                        "the first matrix' product and the activation's output, experts' too",
+                        "that product once more (and its gather with sequence_parallel)", "all"}};
+
 enum class DeviceChoice { automatic, cpu, cuda };
 inline constexpr std::array kDevices{Choice{DeviceChoice::automatic, "auto"}, Choice{DeviceChoice::cpu, "cpu"},
                                      Choice{DeviceChoice::cuda, "cuda"}};

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -234,11 +236,38 @@ struct PrecisionConfig {
   bool operator==(const PrecisionConfig&) const = default;
 };
 
+/// Rows of kRecomputeParts, each given or not.
+struct RecomputeParts {
+  std::array<bool, kRecomputeParts.size()> given = {};
+
+  RecomputeParts() = default;
+  RecomputeParts(std::initializer_list<RecomputePart> parts) {
+    for (const RecomputePart part : parts) given[static_cast<std::size_t>(part)] = true;
+  }
+  bool has(RecomputePart part) const { return given[static_cast<std::size_t>(part)]; }
+  bool empty() const { return *this == RecomputeParts(); }
+  std::vector<std::string> names() const {  // in the order of the rows
+    std::vector<std::string> names;
+    for (const RecomputePartChoice& row : kRecomputeParts) {
+      if (has(row.kind)) names.emplace_back(row.name);
+    }
+    return names;
+  }
+
+  bool operator==(const RecomputeParts&) const = default;
+};
+
 struct RecomputeConfig {
   std::string mode = "none";
-  std::int64_t layers = 0;  // in a model chunk, from its first on; 0: all
+  std::int64_t layers = 0;    // in a model chunk, from its first on; 0: all
+  RecomputeParts parts = {};  // of "selective"; none: what costs no product
 
   RecomputeMode kind() const { return kind_of(kRecomputeModes, mode); }
+  /// Parts of every layer that are made again.
+  RecomputeParts parts_made() const {
+    if (kind() != RecomputeMode::selective) return {};
+    return parts.empty() ? RecomputeParts{RecomputePart::norms, RecomputePart::activations} : parts;
+  }
   /// How many of a model chunk's `chunk_layers` layers are recomputed: the first ones.
   std::int64_t of_chunk(std::int64_t chunk_layers) const {
     if (kind() != RecomputeMode::full) return 0;

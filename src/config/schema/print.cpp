@@ -81,6 +81,7 @@ struct Print {
     if (curriculum.schedule == "fixed_root") parts += fmt::format(", root_degree = {}", curriculum.root_degree);
     return fmt::format("{{schedule = {}, {}}}", quoted(curriculum.schedule), parts);
   }
+  std::string operator()(const RecomputeParts& parts) const { return parts.empty() ? "" : print_texts(parts.names()); }
   std::string operator()(const TrainConfig& train) const {
     return train.evaluate_every_epoch ? "\"epoch\"" : std::to_string(train.evaluate_every);
   }

@@ -23,13 +23,14 @@ using Access = T& (*)(Config&);
 /// bias is a truth value or a name, rotary_scaling, batch_ramp_up and curriculum are tables, evaluate_every in
 /// TrainConfig (steps or "epoch"), checkpoint.every_steps in CheckpointConfig (steps or "never"), data.train,
 /// validation and test are blends (a path, or several with weights), task.labels is a list of names or their number,
-/// evaluation.tasks and optimizer.groups are lists of tables.
+/// recompute.parts a list of names, evaluation.tasks and optimizer.groups are lists of tables.
 using FieldAccess =
     std::variant<Access<std::int64_t>, Access<std::uint64_t>, Access<double>, Access<std::optional<double>>,
                  Access<bool>, Access<std::string>, Access<std::vector<std::int64_t>>, Access<BiasConfig>,
                  Access<RotaryScalingConfig>, Access<BatchRampUp>, Access<Curriculum>, Access<TrainConfig>,
-                 Access<OptimizerConfig>, Access<CheckpointConfig>, Access<Blend>, Access<std::vector<std::string>>,
-                 Access<std::vector<EvaluationTaskConfig>>, Access<std::vector<ParameterGroupConfig>>>;
+                 Access<RecomputeParts>, Access<OptimizerConfig>, Access<CheckpointConfig>, Access<Blend>,
+                 Access<std::vector<std::string>>, Access<std::vector<EvaluationTaskConfig>>,
+                 Access<std::vector<ParameterGroupConfig>>>;
 
 /// Rounding of a number where it is used: to nothing coarser than the double that was read, to fp32, or to dropout's
 /// steps of 1/65536 (backend/ops/dropout_rule.h).

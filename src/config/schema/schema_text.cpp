@@ -24,6 +24,11 @@ struct TypeName {
   std::string operator()(Access<RotaryScalingConfig>) const { return "table {type, factor, ...}"; }
   std::string operator()(Access<BatchRampUp>) const { return "table {start, increment, samples}"; }
   std::string operator()(Access<Curriculum>) const { return "table {schedule, ...}"; }
+  std::string operator()(Access<RecomputeParts>) const {
+    std::vector<std::string_view> names;
+    for (const RecomputePartChoice& row : kRecomputeParts) names.push_back(row.name);
+    return fmt::format("array of \"{}\"", fmt::join(names, "\", \""));
+  }
   std::string operator()(Access<TrainConfig>) const { return "integer or \"epoch\""; }
   std::string operator()(Access<OptimizerConfig>) const { return "array of two numbers"; }
   std::string operator()(Access<CheckpointConfig>) const { return "integer or \"never\""; }

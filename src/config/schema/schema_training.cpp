@@ -115,13 +115,19 @@ std::vector<Key> recipe_keys() {
        ""},
       {MEGATRON_KEY(recompute, mode), one_of(names_of(kRecomputeModes)), "", "",
        "Which activations the backward pass computes again instead of keeping them. full: all of a layer but its "
-       "input. selective: accepted, but does nothing, because attention keeps no scores. The results have the "
-       "same bits.",
+       "input. selective: recompute.parts of every layer. The results have the same bits.",
        ""},
       {MEGATRON_KEY(recompute, layers), from_to(1, kMaxExtent).with("recompute.mode", {"full"}), "layers",
        "all of them",
        "How many layers of each model chunk (of a stage or virtual stage) are recomputed, from the first on. The "
        "others keep their activations. If it is more than a chunk has, the whole chunk is recomputed.",
+       ""},
+      {MEGATRON_KEY(recompute, parts), noted(any(), "each once").with("recompute.mode", {"selective"}), "",
+       "[\"norms\", \"activations\"]",
+       "What a layer does not keep. norms: outputs of norms; they are normalised again. activations: outputs of GELU, "
+       "SwiGLU and so on; the function is computed again. feed_forward: the product of the feed-forward part's first "
+       "matrix, too; it is multiplied again, which contains activations. Experts are feed-forward parts as well. "
+       "--dry-run says what each saves and costs.",
        ""},
       {MEGATRON_KEY(optimizer, name), one_of(names_of(kUpdateRules)), "", "",
        "The optimizer. \"muon\" is Muon for hidden matrices, each query, key, value, gate and expert by itself, and "

@@ -5,9 +5,24 @@
 
 namespace megatron {
 
+namespace {
+
+// A layer that keeps all but these parts.
+BlockSizes without(RecomputeParts parts, BlockSizes sizes) {
+  const KeptInner kept = parts.has(RecomputePart::feed_forward)  ? KeptInner::none
+                         : parts.has(RecomputePart::activations) ? KeptInner::product
+                                                                 : KeptInner::all;
+  sizes.keeps_norms = sizes.attention.keeps_norms = !parts.has(RecomputePart::norms);
+  sizes.mlp.kept = kept;
+  if (sizes.moe) sizes.moe->experts.expert.kept = sizes.moe->dense.mlp.kept = kept;
+  return sizes;
+}
+
+}  // namespace
+
 BlockStack::BlockStack(ParameterBuilder& builder, const BlockSizes& sizes, const LayerSpan& span) {
   blocks_.reserve(static_cast<std::size_t>(span.layers));
-  BlockSizes dense = sizes, with_experts = sizes;
+  BlockSizes with_experts = without(span.parts, sizes), dense = with_experts;
   dense.moe.reset();
   for (std::int64_t i = 0; i < span.layers; ++i) {
     const std::int64_t number = span.first_number + i;
@@ -27,6 +42,7 @@ BlockStack::BlockStack(ParameterBuilder& builder, const BlockSizes& sizes, const
                   .first_layer = chunk.first_layer,
                   .layers = chunk.layers,
                   .recomputed = recompute.of_chunk(chunk.layers),
+                  .parts = recompute.parts_made(),
                   .moe = &moe}) {}
 
 BlockStack::Saved BlockStack::make_saved() const {

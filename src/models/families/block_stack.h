@@ -15,7 +15,8 @@ struct LayerSpan {
   std::string name = "layers";
   std::int64_t first_number = 0;            ///< declared as NAME.first_number.… and following
   std::int64_t first_layer = 0;             ///< in the whole model: dropout masks depend on it
-  std::int64_t layers = 0, recomputed = 0;  ///< the first `recomputed` of them are computed again by a backward
+  std::int64_t layers = 0, recomputed = 0;  ///< the first `recomputed` of them are computed again by a backward,
+  RecomputeParts parts = {};                ///< of the others these parts
   const MoeConfig* moe = nullptr;           ///< says by number which have experts, if the sizes have any
   std::int64_t expert_layers_before = 0;    ///< in the model's other stack, if that comes first
 };
@@ -35,7 +36,7 @@ class BlockStack {
 
   /// Declares the layers' parameters.
   BlockStack(ParameterBuilder& builder, const BlockSizes& sizes, const LayerSpan& span);
-  /// Declares a whole chunk's layers, as layers.N.…, of which the first recompute.layers are computed again.
+  /// Declares a whole chunk's layers, as layers.N.…, of which `recompute` says what is computed again.
   BlockStack(ParameterBuilder& builder, const BlockSizes& sizes, const MoeConfig& moe, const ModelChunk& chunk,
              const RecomputeConfig& recompute);
 

@@ -51,6 +51,16 @@ double last_projection(const ModelConfig& model, std::int64_t layers) {
   return width / static_cast<double>(layers) * static_cast<double>(model.hidden_size);
 }
 
+/// Parameters of the first matrices of a layer's feed-forward parts: of the experts, those that a token goes through.
+double first_products(const ModelConfig& model, std::int64_t layers) {
+  const MoeConfig& moe = model.moe;
+  const std::int64_t with_experts = moe.layers_among(layers);
+  const std::int64_t of_experts =
+      moe.top_k * moe.ffn_hidden_size + (moe.residual ? model.ffn_hidden_size : moe.shared_ffn());
+  const auto width = static_cast<double>((layers - with_experts) * model.ffn_hidden_size + with_experts * of_experts);
+  return (model.gated() ? 2 : 1) * width / static_cast<double>(layers) * static_cast<double>(model.hidden_size);
+}
+
 /// Per token and layer, forward: scores and their product with the values, over what the mask leaves of the square.
 double attention_core(const ModelConfig& model, std::int64_t sequence, bool causal) {
   return 4 * static_cast<double>(model.attention_heads * model.head_size()) * static_cast<double>(sequence) *
@@ -62,7 +72,8 @@ FlopsPerToken flops_of(const ModelConfig& model, double multiplying, double core
                        double repeated) {
   FlopsPerToken flops;
   flops.model = 6 * multiplying + 3 * static_cast<double>(model.layers) * core;
-  flops.hardware = flops.model + static_cast<double>(recomputed.layers) * (2 * repeated + core);
+  const double again = recomputed.first_products_alone ? 2 * first_products(model, model.layers) : 2 * repeated + core;
+  flops.hardware = flops.model + static_cast<double>(recomputed.layers) * again;
   return flops;
 }
 
@@ -121,9 +132,13 @@ FlopsPerToken encoder_decoder_flops_per_token(const ModelConfig& model, Recomput
   FlopsPerToken flops;
   flops.model = 3 * (static_cast<double>(model.layers) * encoder_layer +
                      static_cast<double>(model.decoder_layers) * decoder_layer + head);
-  flops.hardware =
-      flops.model + static_cast<double>(recomputed.layers) * (encoder_layer - 2 * encoder_rows * last) +
-      static_cast<double>(recomputed.decoder_layers) * (decoder_layer - 2 * decoder_rows * last_of_decoder);
+  const bool alone = recomputed.first_products_alone;
+  const double again =
+      alone ? 2 * encoder_rows * first_products(model, model.layers) : encoder_layer - 2 * encoder_rows * last;
+  const double again_of_decoder = alone ? 2 * decoder_rows * first_products(model, model.decoder_layers)
+                                        : decoder_layer - 2 * decoder_rows * last_of_decoder;
+  flops.hardware = flops.model + static_cast<double>(recomputed.layers) * again +
+                   static_cast<double>(recomputed.decoder_layers) * again_of_decoder;
   flops.model /= encoder_rows;
   flops.hardware /= encoder_rows;
   return flops;

@@ -13,8 +13,9 @@ namespace megatron {
 
 /// Layers that a backward computes again.
 struct RecomputedLayers {
-  std::int64_t layers = 0;          ///< among `model.layers`
-  std::int64_t decoder_layers = 0;  ///< among `model.decoder_layers`
+  std::int64_t layers = 0;            ///< among `model.layers`
+  std::int64_t decoder_layers = 0;    ///< among `model.decoder_layers`
+  bool first_products_alone = false;  ///< of their feed-forward parts, instead of all
 
   RecomputedLayers(std::int64_t layers_ = 0, std::int64_t decoder_layers_ = 0)
       : layers(layers_), decoder_layers(decoder_layers_) {}

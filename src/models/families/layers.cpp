@@ -18,9 +18,10 @@ ModelChunk chunk_at(const ModelConfig& model, const ParallelConfig& parallel, co
 RecomputedLayers recomputed_layers(const ModelConfig& model, const ParallelConfig& parallel,
                                    const RecomputeConfig& recompute) {
   RecomputedLayers sum;
+  sum.first_products_alone = recompute.parts_made().has(RecomputePart::feed_forward);
   std::int64_t first = 0;
   for (const std::int64_t layers : layers_per_chunk(model, parallel)) {
-    const std::int64_t recomputed = recompute.of_chunk(layers);
+    const std::int64_t recomputed = sum.first_products_alone ? layers : recompute.of_chunk(layers);
     const std::int64_t before_decoder = std::clamp<std::int64_t>(model.layers - first, 0, recomputed);
     sum.layers += before_decoder;
     sum.decoder_layers += recomputed - before_decoder;

@@ -13,7 +13,8 @@ struct ModelChunk {
   bool first = false, last = false;          ///< with what comes before and after all layers
 };
 ModelChunk chunk_at(const ModelConfig& model, const ParallelConfig& parallel, const ProcessGrid& grid, int chunk);
-/// Layers of the whole model that a backward computes again: the first recompute.layers of each model chunk.
+/// Layers of the whole model that a backward computes again: the first recompute.layers of each model chunk, or of all
+/// the feed-forward part's first product.
 RecomputedLayers recomputed_layers(const ModelConfig& model, const ParallelConfig& parallel,
                                    const RecomputeConfig& recompute);
 

@@ -114,6 +114,7 @@ void T5Stage::declare_encoder(ParameterBuilder& builder, const Config& config, c
                              .first_layer = chunk.first_layer,
                              .layers = layers,
                              .recomputed = std::min(layers, config.recompute.of_chunk(chunk.layers)),
+                             .parts = config.recompute.parts_made(),
                              .moe = &model.moe});
   if (chunk.first_layer + layers < model.layers) return;
   ParameterBuilder last_layer = builder.in_layer(model.layers - 1);
@@ -136,6 +137,7 @@ void T5Stage::declare_decoder(ParameterBuilder& builder, const Config& config, c
                              .first_layer = first,
                              .layers = chunk.layers - before,
                              .recomputed = std::max<std::int64_t>(0, config.recompute.of_chunk(chunk.layers) - before),
+                             .parts = config.recompute.parts_made(),
                              .moe = &model.moe,
                              .expert_layers_before = model.moe.layers_among(model.layers)});
   if (!chunk.last) return;

@@ -103,12 +103,14 @@ void Attention::rotate(Context& context, Tensor query_and_key, bool inverse) con
                       .inverse = inverse});
 }
 
-void Attention::normalise(Context& context, Saved& saved) const {
-  const std::int64_t s = context.rows().sequence, b = context.micro_batch.samples;
-  saved.normed = context.saved->allocate(
-      "normalised query, key", {s, b, (local_heads_ + local_groups_) * sizes_.head_size}, context.pass.activation_type);
-  saved.query_rstd = context.saved->allocate("query norm rstd", {s * b * local_heads_}, DType::f32);
-  saved.key_rstd = context.saved->allocate("key norm rstd", {s * b * local_groups_}, DType::f32);
+Tensor Attention::allocate_normed(Context& context, Arena& arena) const {
+  return arena.allocate(
+      "normalised query, key",
+      {context.rows().sequence, context.micro_batch.samples, (local_heads_ + local_groups_) * sizes_.head_size},
+      context.pass.activation_type);
+}
+
+void Attention::normalise(Context& context, const Saved& saved) const {
   const Parts raw = parts(saved.qkv), normed = inputs(saved);
   const auto epsilon = static_cast<float>(sizes_.norm_epsilon);
   context.ops.layer_norm_forward({.x = raw.query,
@@ -127,6 +129,7 @@ void Attention::normalise(Context& context, Saved& saved) const {
                                   .rstd = saved.key_rstd,
                                   .epsilon = epsilon,
                                   .kind = Normalization::root_mean_square});
+  rotate(context, saved.normed, /*inverse=*/false);
 }
 
 // In place: gradients of the normalised become those of what the product made.
@@ -190,10 +193,20 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
   saved.qkv = context.saved->allocate("query, key, value", {s, b, qkv_.local_out()}, context.pass.activation_type);
   saved.out = context.saved->allocate("attention output", {s, b, width}, context.pass.activation_type);
   saved.log_sum_exp = context.saved->allocate("attention log-sum-exp", {b, local_heads_, s}, DType::f32);
+  if (sizes_.query_key_norm) {
+    if (sizes_.keeps_norms) saved.normed = allocate_normed(context, *context.saved);
+    saved.query_rstd = context.saved->allocate("query norm rstd", {s * b * local_heads_}, DType::f32);
+    saved.key_rstd = context.saved->allocate("key norm rstd", {s * b * local_groups_}, DType::f32);
+  }
 
+  const ArenaScope scope(context.scratch);
   qkv_.forward(context, x, saved.qkv);
-  if (sizes_.query_key_norm) normalise(context, saved);
-  rotate(context, sizes_.query_key_norm ? saved.normed : saved.qkv, /*inverse=*/false);
+  if (sizes_.query_key_norm) {
+    if (!sizes_.keeps_norms) saved.normed = allocate_normed(context, context.scratch);
+    normalise(context, saved);
+  } else {
+    rotate(context, saved.qkv, /*inverse=*/false);
+  }
   Parts in = inputs(saved);
   if (context.cache != nullptr) append(context, in);
   context.ops.attention_forward({.q = in.query,
@@ -207,8 +220,13 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
   output_.forward(context, saved.out, y);
 }
 
-void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
+void Attention::backward(Context& context, ConstTensor dy, const Saved& kept, Tensor dx) const {
   const ArenaScope scope(context.scratch);
+  Saved saved = kept;
+  if (sizes_.query_key_norm && !sizes_.keeps_norms) {
+    saved.normed = allocate_normed(context, context.scratch);
+    normalise(context, saved);
+  }
   const Tensor dout = context.scratch.allocate("attention output gradient", saved.out.shape(), saved.out.dtype());
   const Tensor dqkv = context.scratch.allocate("query, key, value gradient", saved.qkv.shape(), saved.qkv.dtype());
 
@@ -230,7 +248,8 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
   rotate(context, dqkv, /*inverse=*/true);
   if (sizes_.query_key_norm) normalise_back(context, saved, gradient);
   if (qkv_.has_bias()) context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});
-  qkv_.backward(context, context.weight_gradients->keep(context, dqkv, saved.qkv), saved.x, dx);
+  Context at_input = context.reading_input();
+  qkv_.backward(at_input, at_input.weight_gradients->keep(at_input, dqkv, saved.qkv), saved.x, dx);
 }
 
 }  // namespace megatron

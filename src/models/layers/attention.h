@@ -27,6 +27,7 @@ struct AttentionSizes {
   std::vector<float> inverse_frequencies = {};  ///< for rotations of queries and keys (Su et al. 2021); empty: none
   bool query_key_norm = false;                  ///< RMSNorm of each query and key head before that (Henry et al. 2020)
   double norm_epsilon = 1e-5;                   ///< that norm's
+  bool keeps_norms = true;                      ///< false: backward normalises queries and keys again
   double dropout = 0;
   double deviation = 0.02, output_deviation = 0.02;  ///< the initial weights'
 };
@@ -43,7 +44,8 @@ class Attention {
     ConstTensor x;  ///< [s(/t), b, h]
     Tensor qkv;     ///< [s, b, (a/t + 2 groups here) d]: query, key, value side by side, biases added,
                     ///< rotated if they are not normalised before
-    Tensor normed;  ///< [s, b, (a/t + groups here) d]: query and key, normalised and rotated; absent without norms
+    Tensor normed;  ///< [s, b, (a/t + groups here) d]: query and key, normalised and rotated; absent without norms; if
+                    ///< not kept, of no use after forward
     Tensor query_rstd, key_rstd;  ///< f32 [s b heads]
     Tensor out;                   ///< [s, b, a/t d]
     Tensor log_sum_exp;           ///< f32 [b, a/t, s]
@@ -75,7 +77,9 @@ class Attention {
   Parts inputs(const Saved& saved) const;
   /// Turns the query and key that a tensor begins with to their positions, or gradients back.
   void rotate(Context& context, Tensor query_and_key, bool inverse) const;
-  void normalise(Context& context, Saved& saved) const;
+  /// Sets the normalised query and key in `normed` and their statistics, in saved memory.
+  void normalise(Context& context, const Saved& saved) const;
+  Tensor allocate_normed(Context& context, Arena& arena) const;
   void normalise_back(Context& context, const Saved& saved, const Parts& gradient) const;
   AttentionMask mask(const Context& context) const;
   Tensor distance_gradient() const;  ///< absent where there is no such bias

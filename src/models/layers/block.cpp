@@ -34,8 +34,8 @@ Block::Block(ParameterBuilder& builder, const std::string& name, const BlockSize
 void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   const Range range(context.ops.ranges(), "layer", layer_);
   context.wait_for(store_->at(last_parameter_));
-  if (!recompute_) return run(context, x, y, saved);
   const ArenaScope scope(context.scratch);
+  if (!recompute_) return run(context, x, y, saved);
   Context passing = context.saving_in(context.scratch);
   CrossSaved cross;
   ExpertLayer::Saved moe;
@@ -74,9 +74,10 @@ void Block::activate(Context& context, ConstTensor x, Tensor y, Saved& saved) co
   Arena& keep = *context.saved;
   const DType type = context.pass.activation_type;
   const bool parallel = sizes_.residual != Residual::sequential;
-  const Tensor normed = keep.allocate("attention norm", x.shape(), type);
+  const Tensor shared = sizes_.keeps_norms ? Tensor() : context.scratch.allocate("norm output", x.shape(), type);
+  const Tensor normed = norm_output(context, "attention norm", x.shape(), shared);
   const Tensor middle = parallel && y ? y : keep.allocate("residual after attention", x.shape(), type);
-  const Tensor mlp_normed = mlp_norm_ ? keep.allocate("mlp norm", x.shape(), type) : normed;
+  const Tensor mlp_normed = mlp_norm_ ? norm_output(context, "mlp norm", x.shape(), shared) : normed;
 
   attention_norm_.forward(context, x, normed, saved.attention_norm);
   attention_.forward(context, normed, middle, saved.attention);
@@ -87,9 +88,22 @@ void Block::activate(Context& context, ConstTensor x, Tensor y, Saved& saved) co
        .y = middle,
        .dropout = context.hidden_dropout(sizes_.hidden_dropout, random_site(LayerSite::attention_output, layer_))});
 
-  const ConstTensor attended = cross_attention_ ? add_cross_attention(context, middle, saved) : ConstTensor(middle);
+  const ConstTensor attended =
+      cross_attention_ ? add_cross_attention(context, middle, shared, saved) : ConstTensor(middle);
   if (mlp_norm_) mlp_norm_->forward(context, parallel ? x : attended, mlp_normed, saved.mlp_norm);
   activate_feed_forward(context, mlp_normed, saved);
+}
+
+Tensor Block::norm_output(Context& context, const char* what, const Shape& shape, Tensor shared) const {
+  return shared ? shared : context.saved->allocate(what, shape, context.pass.activation_type);
+}
+
+ConstTensor Block::input_again(Context& context, const Norm& norm, const Norm::Saved& saved, ConstTensor kept) const {
+  if (sizes_.keeps_norms) return kept;
+  const Tensor again = context.scratch.allocate("norm output, again", kept.shape(), kept.dtype());
+  norm.again(context, saved, again);
+  context.input_lasts = false;
+  return again;
 }
 
 void Block::activate_feed_forward(Context& context, ConstTensor x, Saved& saved) const {
@@ -104,14 +118,25 @@ void Block::project_feed_forward(Context& context, const Saved& saved, Tensor y)
 
 void Block::feed_forward_back(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
-  const Tensor dbias = mlp_ ? mlp_->down().bias_gradient() : Tensor();
-  const ConstTensor doutput = through_dropout(context, dy, dbias, LayerSite::mlp_output);
-  if (moe_) return moe_->backward(context, doutput, *saved.moe, dx);
-  mlp_->backward(context, doutput, saved.mlp, dx);
+  Context inside = context;
+  const bool own_norm = mlp_norm_ && sizes_.residual != Residual::post_norm;
+  const Norm::Saved& normed = own_norm ? saved.mlp_norm : saved.attention_norm;
+  const ConstTensor x =
+      input_again(inside, own_norm ? *mlp_norm_ : attention_norm_, normed, mlp_ ? saved.mlp.x : saved.moe->experts.x);
+  if (moe_) {
+    ExpertLayer::Saved part = *saved.moe;
+    part.experts.x = x;
+    part.dense.x = x;
+    return moe_->backward(inside, through_dropout(inside, dy, {}, LayerSite::mlp_output), part, dx);
+  }
+  Mlp::Saved part = saved.mlp;
+  part.x = x;
+  Context at_output = mlp_->at_output(inside);
+  mlp_->backward(inside, through_dropout(at_output, dy, mlp_->down().bias_gradient(), LayerSite::mlp_output), part, dx);
 }
 
-ConstTensor Block::add_cross_attention(Context& context, ConstTensor x, Saved& saved) const {
-  const Tensor normed = context.saved->allocate("cross attention norm", x.shape(), context.pass.activation_type);
+ConstTensor Block::add_cross_attention(Context& context, ConstTensor x, Tensor shared, Saved& saved) const {
+  const Tensor normed = norm_output(context, "cross attention norm", x.shape(), shared);
   const Tensor sum = context.saved->allocate("residual after cross attention", x.shape(), context.pass.activation_type);
   cross_attention_norm_->forward(context, x, normed, saved.cross->norm);
   cross_attention_->forward(context, normed, sum, saved.cross->attention);
@@ -128,7 +153,10 @@ void Block::run_post_norm(Context& context, ConstTensor x, Tensor y, Saved& save
   const auto allocate = [&](const char* what) {
     return context.saved->allocate(what, x.shape(), context.pass.activation_type);
   };
-  const Tensor attended = allocate("residual after attention"), normed = allocate("attention norm");
+  const Tensor attended = allocate("residual after attention");
+  const Tensor normed = sizes_.keeps_norms
+                            ? allocate("attention norm")
+                            : context.scratch.allocate("norm output", x.shape(), context.pass.activation_type);
   const Tensor sum = allocate("residual after mlp");
   attention_.forward(context, x, attended, saved.attention);
   context.ops.dropout_add_forward(
@@ -200,7 +228,10 @@ void Block::cross_attention_back(Context& context, const Saved& saved, Tensor dx
     const ArenaScope inner(context.scratch);
     const ConstTensor dcross =
         through_dropout(context, dx, cross_attention_->output().bias_gradient(), LayerSite::cross_attention_output);
-    cross_attention_->backward(context, dcross, saved.cross->attention, dnormed);
+    Context inside = context;
+    CrossAttention::Saved part = saved.cross->attention;
+    part.x = input_again(inside, *cross_attention_norm_, saved.cross->norm, part.x);
+    cross_attention_->backward(inside, dcross, part, dnormed);
   }
   cross_attention_norm_->backward(context, dnormed, saved.cross->norm, dx, dx);
 }
@@ -220,7 +251,10 @@ void Block::run_back(Context& context, ConstTensor dy, const Saved& saved, Tenso
     const ConstTensor dattention =
         through_dropout(context, sizes_.residual == Residual::sequential ? ConstTensor(dmiddle) : dy,
                         attention_.output().bias_gradient(), LayerSite::attention_output);
-    attention_.backward(context, dattention, saved.attention, dnormed);
+    Context inside = context;
+    Attention::Saved part = saved.attention;
+    part.x = input_again(inside, attention_norm_, saved.attention_norm, part.x);
+    attention_.backward(inside, dattention, part, dnormed);
   }
   if (!mlp_norm_) context.ops.add(dmiddle, dnormed);
   attention_norm_.backward(context, dnormed, saved.attention_norm, mlp_norm_ ? ConstTensor(dmiddle) : dy, dx);

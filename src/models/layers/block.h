@@ -30,12 +30,16 @@ struct BlockSizes {
   Residual residual = Residual::sequential;
   bool cross_attention = false;  ///< to context.memory, of attention's sizes
   double hidden_dropout = 0;
+  bool keeps_norms = true;  ///< false: backward makes their outputs again, and products that read them run at once
 };
 
 /// A recomputed block keeps its input alone: the rest that its backward reads lies in scratch while forward runs, is
 /// given back, and is computed again there by backward, one block at a time. The bits are the same, since dropout masks
 /// are functions of (seed, step, site, sample), not of when they are drawn. Nothing outside this class knows of it. The
 /// weight gradients of such a block run at once.
+///
+/// Any other block keeps what its sizes say (keeps_norms, MlpSizes::kept). Backward makes what it lacks in scratch,
+/// just before it goes through the part of the block that reads it.
 class Block {
  public:
   struct CrossSaved {
@@ -72,8 +76,10 @@ class Block {
   // with attention added, unless it is absent. Post-norm blocks are not among these: their last norm's backward reads
   // the last projection.
   void activate(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
+  // Memory for a norm's output: kept, or if norms are not, `shared`, which all have in turn.
+  Tensor norm_output(Context& context, const char* what, const Shape& shape, Tensor shared) const;
   /// x with cross-attention added, in context.saved.
-  ConstTensor add_cross_attention(Context& context, ConstTensor x, Saved& saved) const;
+  ConstTensor add_cross_attention(Context& context, ConstTensor x, Tensor shared, Saved& saved) const;
   void run(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   void run_post_norm(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
   void run_back(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
@@ -87,6 +93,9 @@ class Block {
   void project_feed_forward(Context& context, const Saved& saved, Tensor y) const;
   ConstTensor feed_forward_bias() const { return mlp_ ? mlp_->down().bias() : ConstTensor(); }
   void feed_forward_back(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
+  // The output of a norm, for the backward of what has read it: `kept`, or made again in scratch, which `context` then
+  // tells to layers.
+  ConstTensor input_again(Context& context, const Norm& norm, const Norm::Saved& saved, ConstTensor kept) const;
   // The gradient of dropout(f + bias) with respect to f, as a weight product can read it: dy itself where nothing is
   // dropped and the product runs at once. Adds the bias' gradient.
   ConstTensor through_dropout(Context& context, ConstTensor dy, Tensor dbias, LayerSite site) const;

@@ -95,6 +95,7 @@ struct Context {
   const MicroBatch& micro_batch;
   const PassSettings& pass;
   WeightGradients* weight_gradients = &immediate_weight_gradients();  ///< takes every product of a backward
+  bool input_lasts = true;       ///< false in a backward: what the layer has read is given back when it returns
   bool counts = true;            ///< false in a backward: a layer that is recomputed there counts nothing twice
   Stream stream = Stream::main;  ///< that the layer at work is on
   const TargetResults* results = nullptr;  ///< set where a forward that counts losses is asked for more
@@ -133,6 +134,11 @@ struct Context {
     context.weight_gradients = &policy;
     return context;
   }
+
+  /// For products that read what a backward gives back: they run at once.
+  Context at_once() const { return saving_in(*saved, immediate_weight_gradients()); }
+  /// For products that read the input of the layer at work.
+  Context reading_input() const { return input_lasts ? *this : at_once(); }
 
   /// The same for layers on another stream.
   Context on(Stream other) const {

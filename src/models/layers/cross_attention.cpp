@@ -139,7 +139,8 @@ void CrossAttention::backward_projections(Context& context, Tensor dquery, Tenso
     context.ops.column_sum({.x = as_matrix(dquery), .y = query_.bias_gradient()});
     context.ops.column_sum({.x = as_matrix(dkey_value), .y = key_value_.bias_gradient()});
   }
-  query_.backward(context, context.weight_gradients->keep(context, dquery, saved.query), saved.x, dx);
+  Context at_input = context.reading_input();
+  query_.backward(at_input, at_input.weight_gradients->keep(at_input, dquery, saved.query), saved.x, dx);
   const Tensor dmemory =
       context.scratch.allocate("gradient of the encoder's output", saved.memory.shape(), saved.memory.dtype());
   key_value_.backward(context, context.weight_gradients->keep(context, dkey_value, saved.key_value), saved.memory,

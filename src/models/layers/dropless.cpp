@@ -15,14 +15,6 @@
 
 namespace megatron {
 
-namespace {
-
-Tensor first_rows(Tensor matrix, std::int64_t count) {
-  return matrix.slice(0, 0, count);
-}
-
-}  // namespace
-
 template <class AnyTensor>
 AnyTensor Moe::own_rows(const Context& context, AnyTensor whole) const {
   if (!exchanges()) return whole;
@@ -98,13 +90,13 @@ void Moe::collect_round(Context& context, ConstTensor returned, const Saved& sav
 }
 
 Moe::LaterRounds Moe::allocate_later_rounds(Context& context, const Saved& saved) const {
-  if (rounds_layout(saved.outputs.dim(0) / sizes_.router.top_k).parts == 1) return {};
-  // Whether there are such rounds in this step or not: the memory must not depend on it.
-  const DType type = saved.inputs.dtype();
   const std::int64_t rows = saved.inputs.dim(1);
-  return {.inputs = context.scratch.allocate("expert inputs of a round", saved.inputs.shape(), type),
-          .up = context.scratch.allocate("up of an expert", {rows, experts_.local_up()}, type),
-          .activated = context.scratch.allocate("activated of an expert", {rows, experts_.local_ffn()}, type)};
+  if (rounds_layout(saved.outputs.dim(0) / sizes_.router.top_k).parts == 1) {
+    return {.inputs = {}, .inner = allocate_inner(context, rows, /*all=*/false)};
+  }
+  // Whether there are such rounds in this step or not: the memory must not depend on it.
+  return {.inputs = context.scratch.allocate("expert inputs of a round", saved.inputs.shape(), saved.inputs.dtype()),
+          .inner = allocate_inner(context, rows, /*all=*/true)};
 }
 
 void Moe::activate_rounds(Context& context, ConstTensor x, Saved& saved) const {
@@ -125,8 +117,7 @@ void Moe::activate_rounds(Context& context, ConstTensor x, Saved& saved) const {
   saved.routes.entries =
       keep.allocate("tokens of slots", {layout.experts * tokens + slots}, DType::i32).slice(0, 0, layout.count(1));
   saved.inputs = keep.allocate("expert inputs", {experts, rows, h}, type);
-  saved.up = keep.allocate("expert up", {experts, rows, experts_.local_up()}, type);
-  saved.activated = keep.allocate("expert activated", {experts, rows, experts_.local_ffn()}, type);
+  keep_inner(context, rows, saved);
   saved.outputs = keep.allocate("expert outputs", {tokens * k, h}, type);
 
   const ArenaScope scope(context.scratch);
@@ -149,9 +140,8 @@ void Moe::activate_rounds(Context& context, ConstTensor x, Saved& saved) const {
                              .rounds = &saved.rounds,
                              .round = round};
     through_experts(context, *ranks_, through, [&](std::int64_t i, ConstTensor input, Tensor output) {
-      const std::int64_t filled = input.dim(0);
-      experts_.forward(context, i, input, first_rows(first ? of_expert(saved.up, i, experts) : later.up, filled),
-                       first_rows(first ? of_expert(saved.activated, i, experts) : later.activated, filled), output);
+      const Inner inner = (first ? inner_of(saved, later.inner, i) : later.inner).first(input.dim(0));
+      experts_.forward(context, i, input, inner.up, inner.activated, output);
     });
     collect_round(context, returned, saved, round, saved.outputs);
   }
@@ -209,7 +199,7 @@ void Moe::backward_rounds(Context& context, ConstTensor dy, const Saved& saved, 
     const ConstTensor gates = as_matrix(own_rows(context, saved.routes.gates));
     gates_back(context, tokens, saved, dgates);
     const LaterRounds later = allocate_later_rounds(context, saved);
-    Context at_once = context.saving_in(*context.saved, immediate_weight_gradients());
+    Context at_once = context.at_once();
     for (std::int64_t round = 0; round < saved.rounds.most(); ++round) {
       const bool first = round == 0;
       // This takes less scratch than what follows, which the first round takes too.
@@ -230,11 +220,14 @@ void Moe::backward_rounds(Context& context, ConstTensor dy, const Saved& saved, 
                                .round = round};
       through_experts(context, *ranks_, through, [&](std::int64_t i, ConstTensor dout, Tensor dinput) {
         const std::int64_t filled = dout.dim(0);
-        const ConstTensor input = first_rows(of_expert(first ? saved.inputs : later.inputs, i, experts), filled);
-        const Tensor up = first_rows(first ? of_expert(saved.up, i, experts) : later.up, filled);
-        const Tensor activated = first_rows(first ? of_expert(saved.activated, i, experts) : later.activated, filled);
-        if (!first) experts_.activate(at_once, i, input, up, activated);
-        experts_.backward(at_once, i, dout, input, up, activated, dinput);
+        const ConstTensor input = of_expert(first ? saved.inputs : later.inputs, i, experts).slice(0, 0, filled);
+        const Inner made = (first ? inner_of(saved, later.inner, i) : later.inner).first(filled);
+        if (first) {
+          complete(at_once, i, input, made);
+        } else {
+          experts_.activate(at_once, i, input, made.up, made.activated);
+        }
+        experts_.backward(at_once, i, dout, input, made.up, made.activated, dinput);
       });
       collect_round(context, returned, saved, round, dchoices);
     }

@@ -111,13 +111,15 @@ void ExpertLayer::weights_backward(Context& context, ConstTensor dlogits, const 
   const Parameter& weight = store_->at(weight_);
   const ConstTensor x = saved.dense.x;
   if (bias_ != kNone) context.ops.column_sum({.x = as_matrix(dlogits), .y = store_->at(bias_).gradient});
+  Context at_input = context.reading_input();
+  WeightGradients& products = *at_input.weight_gradients;
   const Tensor converted =
-      context.weight_gradients->allocate(context, "gradient of a dense part's weights", dlogits.shape(), x.dtype());
+      products.allocate(at_input, "gradient of a dense part's weights", dlogits.shape(), x.dtype());
   context.ops.copy(dlogits, converted);
   context.ops.matmul({.a = as_matrix(converted), .b = weight.value, .c = as_matrix(dx), .accumulate = true});
   const WeightProduct product{
       .layer = WeightProduct::Layer::whole, .dy = converted, .x = x, .gradient = weight.gradient};
-  context.weight_gradients->add(context, product, context.weight_gradients->start_gather(context, product));
+  products.add(at_input, product, products.start_gather(at_input, product));
 }
 
 }  // namespace megatron

@@ -55,8 +55,14 @@ void Experts::activate(Context& context, std::int64_t index, ConstTensor x, Tens
                                          .bias = up_bias(part),
                                          .product = up,
                                          .y = activated,
-                                         .activation = sizes_.activation});
+                                         .activation = sizes_.activation,
+                                         .again = kept() == KeptInner::product});
   context.progress();
+}
+
+void Experts::activate_again(Context& context, std::int64_t index, ConstTensor up, Tensor activated) const {
+  const Part& part = parts_[static_cast<std::size_t>(index)];
+  context.ops.activation_again({.product = up, .bias = up_bias(part), .y = activated, .activation = sizes_.activation});
 }
 
 void Experts::forward(Context& context, std::int64_t index, ConstTensor x, Tensor up, Tensor activated,
@@ -76,7 +82,9 @@ void Experts::backward(Context& context, std::int64_t index, ConstTensor dy, Con
   const Part& part = parts_[static_cast<std::size_t>(index)];
   const ArenaScope scope(context.scratch);
   const Tensor dactivated = context.scratch.allocate("expert gradient", activated.shape(), activated.dtype());
-  const Tensor dup = context.weight_gradients->place(up, [&] {
+  Context at_down = kept() == KeptInner::all ? context : context.at_once(),
+          at_up = kept() == KeptInner::none ? context.at_once() : context;
+  const Tensor dup = at_up.weight_gradients->place(up, [&] {
     return records_ == 2 ? context.scratch.allocate("expert up gradient", up.shape(), up.dtype()) : dactivated;
   });
   const Parameter& down = store_->at(part.down);
@@ -91,15 +99,15 @@ void Experts::backward(Context& context, std::int64_t index, ConstTensor dy, Con
        .activation = sizes_.activation});
   context.progress();
   if (sizes_.bias && adds_down_bias_) context.ops.column_sum({.x = dy, .y = store_->at(part.down_bias).gradient});
-  const auto add = [&](ConstTensor gradient_rows, ConstTensor input, Tensor gradient) {
+  const auto add = [](Context& at, ConstTensor gradient_rows, ConstTensor input, Tensor gradient) {
     const WeightProduct product{
         .layer = WeightProduct::Layer::whole, .dy = gradient_rows, .x = input, .gradient = gradient};
-    context.weight_gradients->add(context, product, context.weight_gradients->start_gather(context, product));
+    at.weight_gradients->add(at, product, at.weight_gradients->start_gather(at, product));
   };
-  add(dy, activated, down.gradient);
+  add(at_down, dy, activated, down.gradient);
   context.ops.matmul({.a = dup, .b = up_weight(part), .c = dx});
   context.progress();
-  add(dup, x, store_->joint_gradient(part.up, records_, sizes_.hidden));
+  add(at_up, dup, x, store_->joint_gradient(part.up, records_, sizes_.hidden));
 }
 
 }  // namespace megatron

@@ -20,13 +20,17 @@ class Experts {
   std::int64_t local_ffn() const;  ///< f/t
   std::int64_t local_up() const;   ///< columns of `up`: 2 f/t with a gate
 
+  KeptInner kept() const { return sizes_.kept; }
+
   /// The part of forward() for local expert `index` that sets up and activated.
   void activate(Context& context, std::int64_t index, ConstTensor x, Tensor up, Tensor activated) const;
+  /// Sets activated again, of a forward's up.
+  void activate_again(Context& context, std::int64_t index, ConstTensor up, Tensor activated) const;
   /// Local expert `index`: x [rows, h] -> y [rows, h], this rank's share of the sum over tensor ranks. Sets up [rows,
   /// local_up()] and activated [rows, f/t], which backward reads.
   void forward(Context& context, std::int64_t index, ConstTensor x, Tensor up, Tensor activated, Tensor y) const;
   /// dy [rows, h] is whole; sets dx, this rank's share. dy, x and activated must live until the weight gradients have
-  /// run; leaves `up` to them.
+  /// run; leaves `up` to them. Products that read what a forward does not keep run at once.
   void backward(Context& context, std::int64_t index, ConstTensor dy, ConstTensor x, Tensor up, ConstTensor activated,
                 Tensor dx) const;
 

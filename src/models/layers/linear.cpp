@@ -42,8 +42,8 @@ void ColumnParallelLinear::forward(Context& context, ConstTensor x, Tensor y) co
   context.progress();
 }
 
-void ColumnParallelLinear::forward(Context& context, ConstTensor x, Activation activation, Tensor product,
-                                   Tensor y) const {
+void ColumnParallelLinear::forward(Context& context, ConstTensor x, Activation activation, Tensor product, Tensor y,
+                                   bool again) const {
   const ArenaScope scope(context.scratch);
   const ConstTensor whole = context.region.enter(context.scratch, x);
   context.ops.linear_activation_forward({.x = as_matrix(whole),
@@ -51,7 +51,8 @@ void ColumnParallelLinear::forward(Context& context, ConstTensor x, Activation a
                                          .bias = bias(),
                                          .product = as_matrix(product),
                                          .y = as_matrix(y),
-                                         .activation = activation});
+                                         .activation = activation,
+                                         .again = again});
   context.progress();
 }
 

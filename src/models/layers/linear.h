@@ -25,8 +25,10 @@ class ColumnParallelLinear {
   Tensor bias_gradient() const;  ///< the same
 
   void forward(Context& context, ConstTensor x, Tensor y) const;  ///< sets y, with the bias
-  /// Sets y = activation(x · Wᵀ + bias), and in `product` what RowParallelLinear's backward through it reads.
-  void forward(Context& context, ConstTensor x, Activation activation, Tensor product, Tensor y) const;
+  /// Sets y = activation(x · Wᵀ + bias), and in `product` what RowParallelLinear's backward through it reads. With
+  /// `again` Ops::activation_again() makes y once more.
+  void forward(Context& context, ConstTensor x, Activation activation, Tensor product, Tensor y,
+               bool again = false) const;
   /// Sets dx; hands the weight's gradient to context.weight_gradients and leaves the bias'. x is forward's input.
   void backward(Context& context, ConstTensor dy, ConstTensor x, Tensor dx) const;
 

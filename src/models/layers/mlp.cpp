@@ -35,7 +35,10 @@ RowParallelLinear declare_down(ParameterBuilder& builder, const std::string& nam
 }  // namespace
 
 Mlp::Mlp(ParameterBuilder& builder, const std::string& name, const MlpSizes& sizes)
-    : activation_(sizes.activation), up_(declare_up(builder, name, sizes)), down_(declare_down(builder, name, sizes)) {}
+    : activation_(sizes.activation),
+      kept_(sizes.kept),
+      up_(declare_up(builder, name, sizes)),
+      down_(declare_down(builder, name, sizes)) {}
 
 void Mlp::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
   activate(context, x, saved);
@@ -44,26 +47,53 @@ void Mlp::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const
 
 void Mlp::activate(Context& context, ConstTensor x, Saved& saved) const {
   const std::int64_t s = context.rows().sequence, b = context.micro_batch.samples;
+  const DType type = context.pass.activation_type;
+  Arena& of_up = kept_ == KeptInner::none ? context.scratch : *context.saved;
+  Arena& of_activated = kept_ == KeptInner::all ? *context.saved : context.scratch;
   saved.x = x;
-  saved.up = context.saved->allocate("mlp up", {s, b, up_.local_out()}, context.pass.activation_type);
-  saved.activated = context.saved->allocate("mlp activated", {s, b, down_.local_in()}, context.pass.activation_type);
+  saved.up = of_up.allocate("mlp up", {s, b, up_.local_out()}, type);
+  saved.activated = of_activated.allocate("mlp activated", {s, b, down_.local_in()}, type);
+  make(context, saved);
+}
 
-  up_.forward(context, x, activation_, saved.up, saved.activated);
+void Mlp::make(Context& context, Saved& saved) const {
+  up_.forward(context, saved.x, activation_, saved.up, saved.activated, /*again=*/kept_ == KeptInner::product);
+}
+
+Mlp::Saved Mlp::complete(Context& context, const Saved& saved) const {
+  if (kept_ == KeptInner::all) return saved;
+  const auto again = [&](const char* what, const Tensor& like) {
+    return context.scratch.allocate(what, like.shape(), like.dtype());
+  };
+  Saved complete = saved;
+  complete.activated = again("mlp activated, again", saved.activated);
+  if (kept_ == KeptInner::none) {
+    complete.up = again("mlp up, again", saved.up);
+    make(context, complete);
+  } else {
+    context.ops.activation_again({.product = as_matrix(saved.up),
+                                  .bias = up_.bias(),
+                                  .y = as_matrix(complete.activated),
+                                  .activation = activation_});
+  }
+  return complete;
 }
 
 void Mlp::project(Context& context, const Saved& saved, Tensor y) const {
   down_.forward(context, saved.activated, y);
 }
 
-void Mlp::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
+void Mlp::backward(Context& context, ConstTensor dy, const Saved& kept, Tensor dx) const {
   const ArenaScope scope(context.scratch);
+  const Saved saved = complete(context, kept);
+  Context at_down = at_output(context), at_up = kept_ == KeptInner::none ? context.at_once() : context.reading_input();
   const Tensor dactivated = context.scratch.allocate("mlp gradient", saved.activated.shape(), saved.activated.dtype());
-  const Tensor dup = context.weight_gradients->place(saved.up, [&] {
+  const Tensor dup = at_up.weight_gradients->place(saved.up, [&] {
     return is_gated(activation_) ? context.scratch.allocate("mlp up gradient", saved.up.shape(), saved.up.dtype())
                                  : dactivated;
   });
 
-  down_.backward(context, dy, saved.activated,
+  down_.backward(at_down, dy, saved.activated,
                  {.dy = {},
                   .weight = {},
                   .product = as_matrix(saved.up),
@@ -72,7 +102,7 @@ void Mlp::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor 
                   .dproduct = as_matrix(dup),
                   .dbias = up_.bias_gradient(),
                   .activation = activation_});
-  up_.backward(context, dup, saved.x, dx);
+  up_.backward(at_up, dup, saved.x, dx);
 }
 
 }  // namespace megatron

@@ -9,11 +9,20 @@
 
 namespace megatron {
 
+/// What a forward keeps of what lies between a feed-forward part's matrices. Backward makes the rest again, of one
+/// layer at a time; products that read it run at once.
+enum class KeptInner {
+  all,
+  product,  ///< of the first matrix; not what the activation makes of it
+  none      ///< backward repeats the product
+};
+
 struct MlpSizes {
   std::int64_t hidden = 0, ffn = 0;  ///< the whole model's
   bool bias = true;
   Activation activation = Activation::gelu;
   double deviation = 0.02, output_deviation = 0.02;  ///< the initial weights'
+  KeptInner kept = KeptInner::all;
 };
 
 class Mlp {
@@ -22,12 +31,15 @@ class Mlp {
     ConstTensor x;     ///< [s(/t), b, h]
     Tensor up;         ///< [s, b, f/t], the operations' own; gated [s, b, 2 f/t], gate and up side by side
     Tensor activated;  ///< [s, b, f/t]
+    // What is not kept is in the scratch of whoever has called activate(), until project().
   };
 
   /// Declares NAME.{up,down}.weight, gated NAME.gate.weight before up, and, with biases, .bias.
   Mlp(ParameterBuilder& builder, const std::string& name, const MlpSizes& sizes);
 
   const RowParallelLinear& down() const { return down_; }
+  /// For the gradient that reaches the last product.
+  Context at_output(const Context& context) const { return kept_ == KeptInner::all ? context : context.at_once(); }
 
   /// Sets y [s(/t), b, h], no bias: activate() and project().
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;
@@ -37,7 +49,12 @@ class Mlp {
   void backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const;
 
  private:
+  void make(Context& context, Saved& saved) const;
+  /// Backward's: with what is not kept, in scratch.
+  Saved complete(Context& context, const Saved& saved) const;
+
   Activation activation_;
+  KeptInner kept_;
   ColumnParallelLinear up_;
   RowParallelLinear down_;
 };

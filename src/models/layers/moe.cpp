@@ -55,6 +55,39 @@ ConstTensor Moe::own_entries(const Router::Saved& routes, const Context& context
   return routes.entries.slice(0, first_slot(routes, context), own_slots(routes, context));
 }
 
+void Moe::keep_inner(Context& context, std::int64_t rows, Saved& saved) const {
+  const DType type = context.pass.activation_type;
+  const std::int64_t experts = experts_.count();
+  if (experts_.kept() != KeptInner::none) {
+    saved.up = context.saved->allocate("expert up", {experts, rows, experts_.local_up()}, type);
+  }
+  if (experts_.kept() == KeptInner::all) {
+    saved.activated = context.saved->allocate("expert activated", {experts, rows, experts_.local_ffn()}, type);
+  }
+}
+
+Moe::Inner Moe::allocate_inner(Context& context, std::int64_t rows, bool all) const {
+  const DType type = context.pass.activation_type;
+  Inner inner;
+  if (all || experts_.kept() == KeptInner::none) {
+    inner.up = context.scratch.allocate("up of an expert", {rows, experts_.local_up()}, type);
+  }
+  if (all || experts_.kept() != KeptInner::all) {
+    inner.activated = context.scratch.allocate("activated of an expert", {rows, experts_.local_ffn()}, type);
+  }
+  return inner;
+}
+
+Moe::Inner Moe::inner_of(const Saved& saved, const Inner& shared, std::int64_t index) const {
+  return {saved.up ? of_expert(saved.up, index, experts_.count()) : shared.up,
+          saved.activated ? of_expert(saved.activated, index, experts_.count()) : shared.activated};
+}
+
+void Moe::complete(Context& context, std::int64_t index, ConstTensor input, const Inner& inner) const {
+  if (experts_.kept() == KeptInner::none) experts_.activate(context, index, input, inner.up, inner.activated);
+  if (experts_.kept() == KeptInner::product) experts_.activate_again(context, index, inner.up, inner.activated);
+}
+
 void Moe::activate(Context& context, ConstTensor x, Saved& saved) const {
   if (dropless()) return activate_rounds(context, x, saved);
   const ExpertSlots layout = this->layout(context);
@@ -65,8 +98,7 @@ void Moe::activate(Context& context, ConstTensor x, Saved& saved) const {
   saved.x = x;
   saved.routes = router_.make_saved(context, layout);
   saved.inputs = keep.allocate("expert inputs", {experts, rows, h}, type);
-  saved.up = keep.allocate("expert up", {experts, rows, experts_.local_up()}, type);
-  saved.activated = keep.allocate("expert activated", {experts, rows, experts_.local_ffn()}, type);
+  keep_inner(context, rows, saved);
   saved.outputs = keep.allocate("expert outputs", {own_slots(saved.routes, context), h}, type);
 
   const ArenaScope scope(context.scratch);
@@ -79,10 +111,11 @@ void Moe::activate(Context& context, ConstTensor x, Saved& saved) const {
                              .gates = {},
                              .top_k = sizes_.router.top_k,
                              .y = as_matrix(sent)});
+  const Inner shared = allocate_inner(context, rows, /*all=*/false);
   const ExpertRows rows_through{.experts = experts, .sent = sent, .inputs = saved.inputs, .outputs = saved.outputs};
   through_experts(context, *ranks_, rows_through, [&](std::int64_t i, ConstTensor input, Tensor output) {
-    experts_.forward(context, i, input, of_expert(saved.up, i, experts), of_expert(saved.activated, i, experts),
-                     output);
+    const Inner inner = inner_of(saved, shared, i);
+    experts_.forward(context, i, input, inner.up, inner.activated, output);
   });
 }
 
@@ -128,10 +161,13 @@ void Moe::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor 
                                .gates = as_matrix(saved.routes.gates),
                                .top_k = sizes_.router.top_k,
                                .y = as_matrix(sent)});
+    const Inner shared = allocate_inner(context, saved.inputs.dim(1), /*all=*/false);
     const ExpertRows rows{.experts = experts, .sent = sent, .inputs = douts, .outputs = dslots};
     through_experts(context, *ranks_, rows, [&](std::int64_t i, ConstTensor dout, Tensor dinput) {
-      experts_.backward(context, i, dout, of_expert(saved.inputs, i, experts), of_expert(saved.up, i, experts),
-                        of_expert(saved.activated, i, experts), dinput);
+      const ConstTensor input = of_expert(saved.inputs, i, experts);
+      const Inner made = inner_of(saved, shared, i);
+      complete(context, i, input, made);
+      experts_.backward(context, i, dout, input, made.up, made.activated, dinput);
     });
   }
   {

@@ -29,7 +29,7 @@ class Moe {
     ConstTensor x;  ///< [s(/t), b, h]
     Router::Saved routes;
     Tensor inputs;         ///< for the experts here [experts here, rows of one, h]
-    Tensor up, activated;  ///< [experts here, rows of one, f/t], up with a gate twice as wide
+    Tensor up, activated;  ///< [experts here, rows of one, f/t], up with a gate twice as wide; absent if not kept
     Tensor outputs;        ///< by slot, of this rank's tokens [slots, h]: of a group without expert ranks, shares
     // Without drops `inputs`, `up` and `activated` are of the first round, and `outputs` by choice [tokens · k, h].
     ExpertRounds rounds;
@@ -52,6 +52,20 @@ class Moe {
   std::int64_t own_slots(const Router::Saved& routes, const Context& context) const;
   std::int64_t first_slot(const Router::Saved& routes, const Context& context) const;
   ConstTensor own_entries(const Router::Saved& routes, const Context& context) const;
+  /// What one expert makes of [rows, h] between its matrices.
+  struct Inner {
+    Tensor up, activated;
+
+    Inner first(std::int64_t rows) const { return {up.slice(0, 0, rows), activated.slice(0, 0, rows)}; }
+  };
+  /// In context.saved, what is kept of all experts' here; `rows` are one's.
+  void keep_inner(Context& context, std::int64_t rows, Saved& saved) const;
+  /// In scratch, for one expert after the other: what is not kept, or all of it.
+  Inner allocate_inner(Context& context, std::int64_t rows, bool all) const;
+  /// Of one expert here: what is kept, else `shared`.
+  Inner inner_of(const Saved& saved, const Inner& shared, std::int64_t index) const;
+  /// Backward's: sets of an expert's what a forward has not kept.
+  void complete(Context& context, std::int64_t index, ConstTensor input, const Inner& inner) const;
 
   // dropless.cpp: the same without drops, in rounds.
   void activate_rounds(Context& context, ConstTensor x, Saved& saved) const;
@@ -70,10 +84,11 @@ class Moe {
   /// Takes the rows that came back, each to its choice: sets choices [tokens · k, h] after the last round.
   void collect_round(Context& context, ConstTensor returned, const Saved& saved, std::int64_t round,
                      Tensor choices) const;
-  /// Buffers of the rounds after the first, in scratch: their inputs, and what one expert at a time makes of them.
-  /// Absent where there can be none.
+  /// Buffers of the rounds after the first, in scratch: their inputs, absent where there can be none, and what one
+  /// expert at a time makes of them, or of the first round's if that is not kept.
   struct LaterRounds {
-    Tensor inputs, up, activated;
+    Tensor inputs;
+    Inner inner;
   };
   LaterRounds allocate_later_rounds(Context& context, const Saved& saved) const;
   /// Sets the inputs of a round.

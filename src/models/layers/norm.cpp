@@ -15,7 +15,15 @@ void Norm::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) cons
   saved.x = x;
   if (row_of(sizes_.kind).centered) saved.mean = context.saved->allocate("norm mean", {rows.dim(0)}, DType::f32);
   saved.rstd = context.saved->allocate("norm rstd", {rows.dim(0)}, DType::f32);
-  context.ops.layer_norm_forward({.x = rows,
+  normalise(context, saved, y);
+}
+
+void Norm::again(Context& context, const Saved& saved, Tensor y) const {
+  normalise(context, saved, y);  // sets the statistics to what they are
+}
+
+void Norm::normalise(Context& context, const Saved& saved, Tensor y) const {
+  context.ops.layer_norm_forward({.x = as_matrix(saved.x),
                                   .gamma = store_->at(weight_).value,
                                   .beta = bias_ != kNone ? ConstTensor(store_->at(bias_).value) : ConstTensor(),
                                   .y = as_matrix(y),

@@ -26,10 +26,14 @@ class Norm {
   Norm(ParameterBuilder& builder, const std::string& name, const NormSizes& sizes);
 
   void forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const;  ///< sets y
+  /// Sets y to the bits of a forward that has set `saved`.
+  void again(Context& context, const Saved& saved, Tensor y) const;
   /// dx = gradient through the norm + residual_gradient (optional); may alias either. Adds the parameters' gradients.
   void backward(Context& context, ConstTensor dy, const Saved& saved, ConstTensor residual_gradient, Tensor dx) const;
 
  private:
+  void normalise(Context& context, const Saved& saved, Tensor y) const;
+
   const ParameterStore* store_;
   NormSizes sizes_;
   int weight_, bias_;  // bias_ if the kind has one

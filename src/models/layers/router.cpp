@@ -106,13 +106,13 @@ void Router::backward(Context& context, ConstTensor dgates, ConstTensor x, const
   // Every tensor rank has the gradient of all rows; under sequence parallelism it answers for its own.
   const std::int64_t rows = x.dim(0), first_row = context.region.local_sequence_offset(s);
   const ConstTensor own = dlogits.slice(0, first_row, rows);
-  const Tensor converted =
-      context.weight_gradients->allocate(context, "router gradient of rows", {rows, b, experts}, x.dtype());
+  Context at_input = context.reading_input();
+  WeightGradients& products = *at_input.weight_gradients;
+  const Tensor converted = products.allocate(at_input, "router gradient of rows", {rows, b, experts}, x.dtype());
   context.ops.copy(own, converted);
   const Jitter jitter = context.router_jitter(sizes_.jitter, layer_, first_row, rows);
-  const ConstTensor input = with_jitter(context, jitter, x, [&] {
-    return context.weight_gradients->allocate(context, "noisy router input", x.shape(), x.dtype());
-  });
+  const ConstTensor input = with_jitter(
+      context, jitter, x, [&] { return products.allocate(at_input, "noisy router input", x.shape(), x.dtype()); });
   const ConstTensor weight = store_->at(weight_).value;
   if (jitter.amount == 0) {
     context.ops.matmul({.a = as_matrix(converted), .b = weight, .c = as_matrix(dx), .accumulate = true});
@@ -123,7 +123,7 @@ void Router::backward(Context& context, ConstTensor dgates, ConstTensor x, const
   }
   const WeightProduct product{
       .layer = WeightProduct::Layer::whole, .dy = converted, .x = input, .gradient = store_->at(weight_).gradient};
-  context.weight_gradients->add(context, product, context.weight_gradients->start_gather(context, product));
+  products.add(at_input, product, products.start_gather(at_input, product));
 }
 
 }  // namespace megatron

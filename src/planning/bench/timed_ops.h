@@ -29,6 +29,7 @@ class TimedOps : public OpsDecorator {
   void linear_activation_forward(const LinearActivationForwardArgs& args) override {
     Ops::linear_activation_forward(args);
   }
+  void activation_again(const ActivationAgainArgs& args) override { Ops::activation_again(args); }
   void linear_activation_backward(const LinearActivationBackwardArgs& args) override {
     Ops::linear_activation_backward(args);
   }

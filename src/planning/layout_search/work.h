@@ -19,6 +19,9 @@ class Work {
   static Product matmul(const MatmulArgs& args);
   static Product linear_forward(const LinearForwardArgs& args);
   static ProductAndMemory linear_activation_forward(const LinearActivationForwardArgs& args);
+  static Memory activation_again(const ActivationAgainArgs& a) {
+    return of_kind(row_of(a.activation).name, moved("bias_activation_forward", a.product, a.y));
+  }
   static ProductAndMemory linear_activation_backward(const LinearActivationBackwardArgs& args);
   static Attention attention_forward(const AttentionForwardArgs& args);
   static Attention attention_backward(const AttentionBackwardArgs& args);

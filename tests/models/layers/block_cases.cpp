@@ -24,6 +24,24 @@ struct TestedBlock final : TestedLayer {
   Block::Saved saved;
 };
 
+struct Recomputed {
+  const char* what;
+  bool norms;
+  KeptInner kept;
+};
+constexpr Recomputed kRecomputed[] = {{"norms", true, KeptInner::all},
+                                      {"activations", false, KeptInner::product},
+                                      {"norms and activations", true, KeptInner::product},
+                                      {"feed-forward part", false, KeptInner::none},
+                                      {"norms and feed-forward part", true, KeptInner::none}};
+
+BlockSizes without(const Recomputed& parts, BlockSizes sizes) {
+  sizes.keeps_norms = sizes.attention.keeps_norms = !parts.norms;
+  sizes.mlp.kept = parts.kept;
+  if (sizes.moe) sizes.moe->experts.expert.kept = sizes.moe->dense.mlp.kept = parts.kept;
+  return sizes;
+}
+
 }  // namespace
 
 void add_block_cases(CaseList& cases, double dropout) {
@@ -32,7 +50,14 @@ void add_block_cases(CaseList& cases, double dropout) {
     layer.groups = sizes.attention.groups;
     layer.step = step_of(sizes.attention);
   };
-  add_block("Block", block_sizes(dropout), false);
+  // NAME, and NAME that makes parts of itself again.
+  const auto add_with_parts = [&](const std::string& name, const BlockSizes& sizes) {
+    add_block(name, sizes, false);
+    for (const Recomputed& parts : kRecomputed) {
+      add_block(name + kRecomputing + parts.what, without(parts, sizes), false);
+    }
+  };
+  add_with_parts("Block", block_sizes(dropout));
   add_block("Recomputed block", block_sizes(dropout), true);
   BlockSizes plain = block_sizes(dropout);
   plain.attention.bias = plain.mlp.bias = false;
@@ -51,14 +76,14 @@ void add_block_cases(CaseList& cases, double dropout) {
         residual == Residual::parallel ? "with parallel parts" : "with parallel parts and one norm";
     BlockSizes parallel = block_sizes(dropout);
     parallel.residual = residual;
-    add_block("Block " + name, parallel, false);
+    add_with_parts("Block " + name, parallel);
     add_block("Recomputed block " + name, parallel, true);
     parallel.hidden_dropout = 0;
     add_block("Block without hidden dropout, " + name, parallel, false);
   }
   BlockSizes post = block_sizes(dropout);
   post.residual = Residual::post_norm;
-  add_block("Post-norm block", post, false);
+  add_with_parts("Post-norm block", post);
   add_block("Recomputed post-norm block", post, true);
   post.attention.causal = false;
   post.hidden_dropout = 0;
@@ -66,10 +91,10 @@ void add_block_cases(CaseList& cases, double dropout) {
       true;
   BlockSizes experts = block_sizes(dropout);
   experts.moe = moe_sizes(3, 3);
-  add_block("Block with experts", experts, false);
+  add_with_parts("Block with experts", experts);
   add_block("Recomputed block with experts", experts, true);
   experts.moe->experts.buffer = 1;
-  add_block("Block with experts without drops", experts, false);
+  add_with_parts("Block with experts without drops", experts);
   add_block("Recomputed block with experts without drops", experts, true);
   experts.moe->experts.buffer = 0;
   experts.residual = Residual::parallel;
@@ -84,7 +109,7 @@ void add_block_cases(CaseList& cases, double dropout) {
   add_block("Recomputed block with shared experts", shared, true);
   shared.moe = with_dense_part(noisy, Mix::sigmoid, kMlpSizes);
   shared.hidden_dropout = 0;
-  add_block("Block with shared experts behind a gate, without hidden dropout", shared, false);
+  add_with_parts("Block with shared experts behind a gate, without hidden dropout", shared);
   add_block("Recomputed block with shared experts behind a gate, without hidden dropout", shared, true);
   shared.moe = with_dense_part(noisy, Mix::softmax, kMlpSizes);
   add_block("Recomputed block with residual experts, without hidden dropout", shared, true);
@@ -96,12 +121,16 @@ void add_block_cases(CaseList& cases, double dropout) {
     cases.add<SeeingItsInput<TestedBlock>>(name, kHidden, kHidden, decoder, recompute);
   };
   add_decoder_block("Block with cross-attention", false);
+  for (const Recomputed& parts : kRecomputed) {
+    cases.add<SeeingItsInput<TestedBlock>>(std::string("Block with cross-attention") + kRecomputing + parts.what,
+                                           kHidden, kHidden, without(parts, decoder), false);
+  }
   add_decoder_block("Recomputed block with cross-attention", true);
   decoder.hidden_dropout = 0;
   decoder.attention.bias = decoder.attention.output_bias = decoder.mlp.bias = false;
   decoder.norm.kind = Normalization::root_mean_square;
   add_decoder_block("Block with cross-attention, without biases and hidden dropout", false);
-  add_block("Llama's block with norms of queries and keys", llama, false);
+  add_with_parts("Llama's block with norms of queries and keys", llama);
   add_block("Recomputed Llama's block with norms of queries and keys", llama, true);
 }
 

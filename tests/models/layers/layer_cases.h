@@ -32,6 +32,9 @@ void add_feed_forward_cases(CaseList& cases);
 void add_expert_layer_cases(CaseList& cases);
 void add_block_cases(CaseList& cases, double dropout);
 
+/// In the name of a block that keeps less: after the name of the block that keeps all.
+inline constexpr const char* kRecomputing = ", recomputing ";
+
 AttentionSizes attention_sizes(double dropout);
 /// Step of finite differences: smaller with a norm per head, which bends where the head is small.
 float step_of(const AttentionSizes& sizes);

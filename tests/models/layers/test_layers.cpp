@@ -1,6 +1,7 @@
 // Every layer of nn/, dropout on: its backward against finite differences of its forward, what it sets and what it
 // adds, and its shares on 2 and 4 tensor ranks, with and without sequence parallelism, against the unsplit layer.
 #include "distributed/comm/thread_communicator.h"
+#include "models/layers/layer_cases.h"
 #include "models/layers/layer_on_ranks.h"
 #include "support/catch.h"
 #include "support/worst_of.h"
@@ -186,6 +187,23 @@ TEST_CASE("layers: tensor ranks together compute the unsplit layer") {
       CHECK(size * distance(split.gradients.at(name), gradient) <= 2e-6);
     }
   }
+}
+
+TEST_CASE("layers: recomputed parts change no bit of a block") {
+  const int ranks = GENERATE(1, 2);
+  int compared = 0;
+  for (const LayerCase& layer : layer_cases(kDropout)) {
+    const auto at = layer.name.find(kRecomputing);
+    if (at == std::string::npos) continue;
+    INFO(layer.name << " on " << ranks << " ranks");
+    const LayerResults less = run_on_ranks(layer, ranks, ranks > 1);
+    const LayerResults all = run_on_ranks(layer_case(layer.name.substr(0, at), kDropout), ranks, ranks > 1);
+    CHECK(less.y == all.y);
+    CHECK(less.dx == all.dx);
+    CHECK(less.gradients == all.gradients);
+    ++compared;
+  }
+  CHECK(compared == 45);
 }
 
 TEST_CASE("dropout is on in these tests and off outside training") {
