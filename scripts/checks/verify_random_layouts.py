@@ -134,6 +134,8 @@ class Draw:
         if self.sometimes(0.4):
             # The zero-bubble schedule refuses to have every layer recomputed.
             self.set("recompute.mode", self.one_of("selective", "selective" if zero_bubble else "full"))
+        if self.keys.get("recompute.mode") == "selective":
+            self.set("recompute.parts", self.random.sample(["norms", "activations", "feed_forward"], self.one_of(1, 2)))
         if self.keys.get("recompute.mode") == "full" and self.sometimes(0.5):
             self.set("recompute.layers", 1)
 

@@ -107,6 +107,17 @@ TEST_CASE("epilogues: GELU and its gradient for 16-bit rows of whole vectors", "
   }
 }
 
+TEST_CASE("epilogues: none for an activation that is made again from its product", "[epilogues]") {
+  Layer<BFloat16> layer(6);
+  LinearActivationForwardArgs args{
+      .x = layer.x, .weight = layer.weight, .bias = layer.bias, .product = layer.product, .y = layer.y};
+  args.again = true;
+  CHECK(epilogues_of([&] { layer.backend.ops->linear_activation_forward(args); }) == std::vector<int>{1, 0, 0});
+  Owned<BFloat16> again({6, 8});
+  layer.backend.ops->activation_again({.product = layer.product, .bias = layer.bias, .y = again});
+  CHECK(again == layer.y);
+}
+
 TEST_CASE("before compute capability 9.0 GELU is a separate pass", "[.][ada]") {
   CHECK(there_and_back<BFloat16>(Activation::gelu, 6, 8, true) == Counts{1, 0, 0});
   CHECK(there_and_back<Float16>(Activation::gelu, 6, 8, false) == Counts{0, 0, 0});

@@ -17,6 +17,7 @@ std::vector<std::string> with_wide_gaps(const std::vector<std::string>& model, i
 std::vector<Row> experts() {
   const std::vector<std::string> sequence = {"parallel.sequence_parallel=true"};
   const std::vector<std::string> zero = {"parallel.schedule=zero_bubble"}, full = {"recompute.mode=full"};
+  const std::vector<std::string> selective = {"recompute.mode=selective"};
   const std::vector<std::string> distributed = {"optimizer.distributed=true", "parallel.overlap_gradients=true"};
   const std::vector<std::string> two = {"parallel.expert=2"}, four = {"parallel.expert=4"};
   const std::vector<std::string> half = {"precision.compute=bf16"};  // may choose other experts
@@ -68,6 +69,10 @@ std::vector<Row> experts() {
       {"experts, 2 x 2 x 2, expert 2", 2, 2, 2, with(two, sequence), large, ""},
       {"experts, 2 x 2 x 2, expert 2, zero bubble", 2, 2, 2, with(two, with(sequence, zero)), large,
        "experts, 2 x 2 x 2, expert 2"},
+      {"experts, 2 x 2 x 2, expert 2, selective", 2, 2, 2, with(two, with(sequence, selective)), large,
+       "experts, 2 x 2 x 2, expert 2"},
+      {"experts, 2 x 2 x 2, expert 2, zero bubble, activations again", 2, 2, 2,
+       with(two, with(with(sequence, zero), kActivationsAgain)), large, "experts, 2 x 2 x 2, expert 2"},
       {"experts, interleaved, expert 2", 1, 2, 2, with(two, kTwoChunks), large, ""},
       {"experts, micro-batch 2, expert 2", 1, 2, 1, with(two, {"train.micro_batch_size=2"}), large, ""},
       {"all experts, 2 x 2 x 2, expert 2, five steps", 2, 2, 2, with(two, with(sequence, distributed)),
@@ -82,6 +87,8 @@ std::vector<Row> experts() {
       {"shared experts, 2 x 2 x 2, expert 2", 2, 2, 2, with(two, sequence), shared, ""},
       {"shared experts, 2 x 2 x 2, expert 2, recompute", 2, 2, 2, with(two, with(sequence, full)), shared,
        "shared experts, 2 x 2 x 2, expert 2"},
+      {"shared experts, 2 x 2 x 2, expert 2, most again", 2, 2, 2, with(two, with(sequence, kMostAgain)), shared,
+       "shared experts, 2 x 2 x 2, expert 2"},
       {"shared experts, 2 x 2 x 2, expert 2, zero bubble", 2, 2, 2, with(two, with(sequence, zero)), shared,
        "shared experts, 2 x 2 x 2, expert 2"},
       {"shared experts with a gate, tensor 2", 2, 1, 1, {}, gated, ""},
@@ -93,6 +100,9 @@ std::vector<Row> experts() {
       {"residual experts, 2 x 2 x 2, expert 2", 2, 2, 2, with(two, with(sequence, distributed)), residual, ""},
       {"residual experts, 2 x 2 x 2, expert 2, zero bubble", 2, 2, 2,
        with(two, with(with(sequence, distributed), zero)), residual, "residual experts, 2 x 2 x 2, expert 2"},
+      {"residual experts, 2 x 2 x 2, expert 2, zero bubble, most again", 2, 2, 2,
+       with(two, with(with(with(sequence, distributed), zero), kMostAgain)), residual,
+       "residual experts, 2 x 2 x 2, expert 2"},
       {"residual experts, recompute, micro-batch 2", 1, 2, 2, with(two, with(full, {"train.micro_batch_size=2"})),
        residual, ""},
       {"all experts and shared ones, bf16", 2, 2, 1, with(two, with(sequence, half)),
@@ -113,6 +123,10 @@ std::vector<Row> experts() {
       {"dropless, 2 x 2 x 2, expert 2", 2, 2, 2, with(smallest, with(two, sequence)), every, ""},
       {"dropless, 2 x 2 x 2, expert 2, zero bubble", 2, 2, 2, with(smallest, with(two, with(sequence, zero))), every,
        "dropless, 2 x 2 x 2, expert 2"},
+      {"dropless, 2 x 2 x 2, expert 2, selective", 2, 2, 2, with(smallest, with(two, with(sequence, selective))), every,
+       "dropless, 2 x 2 x 2, expert 2"},
+      {"dropless, 2 x 2 x 2, expert 2, zero bubble, most again", 2, 2, 2,
+       with(smallest, with(two, with(with(sequence, zero), kMostAgain))), every, "dropless, 2 x 2 x 2, expert 2"},
       {"dropless, interleaved, expert 2", 1, 2, 2, with(smallest, with(two, kTwoChunks)), every, ""},
       {"dropless, micro-batch 2, expert 2", 1, 2, 1, with(two, {"train.micro_batch_size=2"}), every, ""},
       {"dropless, all experts, 2 x 2 x 2, expert 2, five steps", 2, 2, 2, with(smallest, with(two, sequence)),

@@ -22,6 +22,15 @@ inline const std::vector<std::string> kOneGroup = {"model.query_groups=1", "mode
 inline const std::vector<std::string> kMuon = {"optimizer.name=muon", "optimizer.momentum=0.9",
                                                "optimizer.adamw_learning_rate_factor=0.25", "learning_rate.peak=0.002"};
 
+// Recomputation of parts of layers.
+inline const std::vector<std::string> kNormsAgain = {"recompute.mode=selective", "recompute.parts=[\"norms\"]"};
+inline const std::vector<std::string> kActivationsAgain = {"recompute.mode=selective",
+                                                           "recompute.parts=[\"activations\"]"};
+inline const std::vector<std::string> kFeedForwardAgain = {"recompute.mode=selective",
+                                                           "recompute.parts=[\"feed_forward\"]"};
+inline const std::vector<std::string> kMostAgain = {"recompute.mode=selective",
+                                                    "recompute.parts=[\"norms\", \"feed_forward\"]"};
+
 std::vector<Row> layouts();
 std::vector<Row> sequence_parallel();
 std::vector<Row> schedules();

@@ -36,6 +36,14 @@ void CountingOps::matmul(const MatmulArgs& args) {
   matmul_flops_ += 2.0 * static_cast<double>(args.c.elements()) * static_cast<double>(inner);
 }
 
+void CountingOps::layer_norm_forward(const LayerNormForwardArgs& args) {
+  function_bytes_ += static_cast<double>(args.x.bytes() + args.y.bytes());
+}
+
+void CountingOps::bias_activation_forward(const BiasActivationForwardArgs& args) {
+  function_bytes_ += static_cast<double>(args.x.bytes() + args.y.bytes());
+}
+
 void CountingOps::attention_forward(const AttentionForwardArgs& args) {
   attention_flops_ += 2 * score_product(args.q, args.k, args.mask);  // q·kᵀ, p·v
 }

@@ -39,7 +39,12 @@ class CountingOps : public IdleOps {
   /// By visible_pairs(); of queries with offsets, which are the device's, as if they were the last of the keys.
   double attention_flops() const { return attention_flops_; }
 
+  /// Bytes that forwards of norms and activations have read and written.
+  double function_bytes() const { return function_bytes_; }
+
   void matmul(const MatmulArgs&) override;
+  void layer_norm_forward(const LayerNormForwardArgs&) override;
+  void bias_activation_forward(const BiasActivationForwardArgs&) override;
   void attention_forward(const AttentionForwardArgs&) override;
   void attention_backward(const AttentionBackwardArgs&) override;
 
@@ -51,7 +56,7 @@ class CountingOps : public IdleOps {
   void record_workspace(std::size_t bytes) { workspace_bytes_ = std::max(workspace_bytes_, bytes); }
 
  private:
-  double matmul_flops_ = 0, attention_flops_ = 0;
+  double matmul_flops_ = 0, attention_flops_ = 0, function_bytes_ = 0;
   std::size_t workspace_bytes_ = 0;
 };
 

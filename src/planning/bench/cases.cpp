@@ -159,6 +159,10 @@ std::vector<Case> memory_cases() {
   };
   add("none", [](Config&) {});
   add("sequence_parallel", [](Config& config) { config.parallel.sequence_parallel = true; });
+  for (const RecomputePartChoice& part : kRecomputeParts) {
+    add(fmt::format("recompute {}", part.name),
+        [&part](Config& config) { config.recompute = {.mode = "selective", .parts = {part.kind}}; });
+  }
   add("recompute selective", [](Config& config) { config.recompute.mode = "selective"; });
   add("recompute full, 3 of 6 layers", [](Config& config) { config.recompute = {.mode = "full", .layers = 3}; });
   add("recompute full", [](Config& config) { config.recompute.mode = "full"; });

@@ -18,18 +18,26 @@ struct Layer {
   double per_token_and_width = 0;  // bytes / (s b h)
 };
 
+// The parts that selective recomputation leaves out are the published terms of the same tensors; scores are left out by
+// the published kind of it.
 Layer analytic_layer(const Config& config) {
   const auto t = static_cast<double>(config.parallel.tensor), h = static_cast<double>(config.model.hidden_size);
-  const double scores = 5 * static_cast<double>(config.model.attention_heads * config.model.sequence_length) / h;
   const bool keeps_scores = config.recompute.kind() != RecomputeMode::selective;
+  const double scores =
+      keeps_scores ? 5 * static_cast<double>(config.model.attention_heads * config.model.sequence_length) / h : 0;
+  const RecomputeParts made = config.recompute.parts_made();
+  const int outside = made.has(RecomputePart::norms) ? 6 : 10;
+  const int inside = made.has(RecomputePart::feed_forward) ? 8 : made.has(RecomputePart::activations) ? 16 : 24;
+  const int all = outside + inside;
   if (config.parallel.tensor == 1) {
-    return {keeps_scores ? "s b h (34 + 5 a s / h)" : "34 s b h", 34 + (keeps_scores ? scores : 0)};
+    return {keeps_scores ? fmt::format("s b h ({} + 5 a s / h)", all) : fmt::format("{} s b h", all), all + scores};
   }
   if (config.parallel.sequence_parallel) {
-    return {keeps_scores ? "s b h / t (34 + 5 a s / h)" : "34 s b h / t", (34 + (keeps_scores ? scores : 0)) / t};
+    return {keeps_scores ? fmt::format("s b h / t ({} + 5 a s / h)", all) : fmt::format("{} s b h / t", all),
+            (all + scores) / t};
   }
-  return {keeps_scores ? "s b h (10 + 24 / t + 5 a s / (h t))" : "s b h (10 + 24 / t)",
-          10 + 24 / t + (keeps_scores ? scores / t : 0)};
+  return {fmt::format("s b h ({} + {} / t{})", outside, inside, keeps_scores ? " + 5 a s / (h t)" : ""),
+          outside + (inside + scores) / t};
 }
 
 double in_flight(const Config& config) {

@@ -17,6 +17,7 @@
 #include "planning/dry_run/machine_plan.h"
 #include "planning/dry_run/parameter_table.h"
 #include "planning/dry_run/plan_text.h"
+#include "planning/dry_run/recompute_table.h"
 #include "planning/dry_run/split_report.h"
 #include "planning/dry_run/start_paths.h"
 #include "training/pipeline/simulate.h"
@@ -134,6 +135,7 @@ std::string dry_run(Config config, int ranks) {
   const GridShape shape = grid_shape(config);
   const std::vector<MemoryPlan> stages = plan_stages(config, shape);
   std::string text = describe_plan(config, stages) + "\n" + wrapped(compare_with_analytic(config, stages.front()));
+  text += wrapped(describe_recompute_parts(config));
   if (shape.pipeline > 1) {
     text += draw_schedules(
         make_schedules(config.parallel.schedule, shape.pipeline, static_cast<int>(micro_batches_per_step(config)),

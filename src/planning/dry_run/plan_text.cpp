@@ -170,7 +170,8 @@ std::string describe_failure(const Config& config) {
 
 std::string describe_recomputation(const Config& config) {
   if (config.recompute.kind() == RecomputeMode::selective) {
-    return "recompute selective: no effect (attention does not store scores)\n";
+    return fmt::format("recompute selective: layers do not keep {}\n",
+                       fmt::join(config.recompute.parts_made().names(), ", "));
   }
   if (config.recompute.kind() != RecomputeMode::full) return "";
   const RecomputedLayers layers = recomputed_layers(config.model, config.parallel, config.recompute);

@@ -56,7 +56,7 @@ const LayoutBounds::Layer* LayoutBounds::layer_of(const Config& config) {
   const bool recomputes = config.recompute.of_chunk(1) > 0;
   const auto [place, is_new] =
       layers_.try_emplace(Cut{parallel.tensor, parallel.context, parallel.expert, parallel.sequence_parallel,
-                              config.train.micro_batch_size, recomputes});
+                              config.train.micro_batch_size, recomputes, config.recompute.parts_made().given});
   if (!is_new) return &place->second;
   // A period's share is what the second of two periods adds.
   for (const int periods : {2, 1}) {

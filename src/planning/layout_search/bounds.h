@@ -26,7 +26,8 @@ class LayoutBounds {
     double seconds = 0, activations = 0, states = 0, optimizer = 0;  ///< the optimizer's state undivided
   };
   /// Tensor, context and expert ranks, sequence parallelism, micro-batch size, recomputation.
-  using Cut = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, std::int64_t, bool>;
+  using Cut =
+      std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, std::int64_t, bool, decltype(RecomputeParts::given)>;
 
   const Layer* layer_of(const Config& config);
 

@@ -65,6 +65,9 @@ std::string options(const Config& config) {
   if (config.parallel.sequence_parallel) words.emplace_back("sequence");
   if (config.optimizer.distributed) words.emplace_back("distributed");
   if (config.recompute.kind() == RecomputeMode::full) words.emplace_back("recompute");
+  if (config.recompute.kind() == RecomputeMode::selective) {
+    words.push_back(fmt::format("recompute {}", fmt::join(config.recompute.parts_made().names(), " + ")));
+  }
   return words.empty() ? "-" : fmt::format("{}", fmt::join(words, ", "));
 }
 
@@ -190,6 +193,7 @@ std::string layouts_as_json(const std::vector<PlannedLayout>& layouts, const Har
                                   {"sequence_parallel", config.parallel.sequence_parallel},
                                   {"distributed", config.optimizer.distributed},
                                   {"recompute", config.recompute.mode},
+                                  {"recompute_parts", config.recompute.parts_made().names()},
                                   {"memory_bytes", layout.recorded.most_bytes()},
                                   {"fits", fits(layout.recorded, hardware.usable_bytes())},
                                   {"step_seconds", time.seconds},

@@ -20,6 +20,13 @@ struct Candidate {
   double bound = 0;  ///< no step is faster
 };
 
+/// From what costs nothing to what saves most.
+const RecomputeConfig kRecomputations[] = {
+    {.mode = "none"},
+    {.mode = "selective"},
+    {.mode = "selective", .parts = {RecomputePart::norms, RecomputePart::feed_forward}},
+    {.mode = "full"}};
+
 std::vector<std::int64_t> divisors_of(std::int64_t number, std::int64_t most) {
   std::vector<std::int64_t> found;
   for (std::int64_t i = 1; i <= std::min(number, most); ++i) {
@@ -114,10 +121,11 @@ class Enumeration {
       if (sequence_parallel && config_.parallel.tensor == 1) continue;
       for (const bool distributed : {false, true}) {
         if (distributed && config_.parallel.data * config_.parallel.context == 1) continue;
-        for (const char* mode : {"none", "full"}) {
+        for (const RecomputeConfig& recompute : kRecomputations) {
+          if (!recompute.parts.empty() && !settings_.recompute_parts) continue;
           config_.parallel.sequence_parallel = sequence_parallel;
           config_.optimizer.distributed = distributed;
-          config_.recompute = {.mode = mode};
+          config_.recompute = recompute;
           keep();
         }
       }

@@ -29,6 +29,7 @@ struct SearchResult {
 struct SearchSettings {
   int ranks = 1, results = 10;
   const DataFacts* data = nullptr;
+  bool recompute_parts = true;  ///< also with recompute.parts other than the default
 };
 
 /// `config` as parsed; its layout, micro-batch size and recomputation are what is searched for, all else stays.

@@ -155,8 +155,10 @@ std::string plan_layouts(Draft& draft) {
   Config config = draft.config;
   if (config.model.vocab_size == 0 && !draft.facts) config.model.vocab_size = kStandInVocabulary;
   try {
-    const SearchResult found =
-        search_layouts(config, hardware, {.ranks = draft.ranks, .data = draft.facts ? &*draft.facts : nullptr});
+    const SearchResult found = search_layouts(config, hardware,
+                                              {.ranks = draft.ranks,
+                                               .data = draft.facts ? &*draft.facts : nullptr,
+                                               .recompute_parts = false});  // no question asks for them
     for (const PlannedLayout& layout : found.best) draft.layouts.push_back(layout.config);
     const PlannedLayout& best = found.best.front();
     return fmt::format(

@@ -125,7 +125,8 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   const StepSums sums = play_step(played, counts);
   const auto passes_bytes = static_cast<double>(job.passes.bytes_sent),
              sums_bytes = static_cast<double>(job.sums.bytes_sent);
-  const double matmul_flops = job.ops->matmul_flops(), attention_flops = job.ops->attention_flops();
+  const double matmul_flops = job.ops->matmul_flops(), attention_flops = job.ops->attention_flops(),
+               function_bytes = job.ops->function_bytes();
   Timers timers;
   replica.update(sums, {}, timers);
   const double update_flops = job.ops->matmul_flops() - matmul_flops;
@@ -134,6 +135,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   plan.gradient_bytes = sums_bytes;
   plan.matmul_flops = matmul_flops;
   plan.attention_flops = attention_flops;
+  plan.function_bytes = function_bytes;
   plan.update_flops = update_flops;
   return plan;
 }

@@ -49,6 +49,7 @@ struct MemoryPlan : MemoryUse {
   ExecutorMemory passes;              ///< activations by slot, gradients between stages
   std::vector<StagingPlan> staging;   ///< for each of the grid's groups
   double matmul_flops = 0, attention_flops = 0;  ///< one step's passes, this rank
+  double function_bytes = 0;                     ///< read and written by the passes' forwards of norms and activations
   double update_flops = 0;                       ///< products of its update
   double forward_and_backward_bytes = 0;         ///< sent by this rank in a step: tensor, expert and pipeline traffic
   double gradient_bytes = 0;                     ///< sent by this rank in a step: gradient sums

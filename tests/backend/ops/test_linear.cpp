@@ -122,6 +122,18 @@ TEMPLATE_TEST_CASE("a linear layer and its activation, there and back, are their
         backend.ops->bias_activation_forward({.x = z, .bias = {}, .y = want, .activation = activation});
         CHECK(difference(y, as_doubles(want), kTolerance<T>, 1) == "");
 
+        Owned<T> of_product({size.n, size.out}), whole({size.n, f}), again({size.n, f});
+        backend.ops->linear_activation_forward({.x = layer.x,
+                                                .weight = layer.weight,
+                                                .bias = bias,
+                                                .product = of_product,
+                                                .y = whole,
+                                                .activation = activation,
+                                                .again = true});
+        backend.ops->activation_again({.product = of_product, .bias = bias, .y = again, .activation = activation});
+        CHECK(again == whole);
+        CHECK(difference(whole, as_doubles(want), kTolerance<T>, 1) == "");
+
         const Owned<T> dy = random_tensor<T>({size.n, k}, 6), next = random_tensor<T>({f, k}, 7);
         const Owned<T> next_weight = [&] {  // [k, f]
           Owned<T> turned({k, f});

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "config/rules/resolve.h"
+#include "planning/dry_run/recompute_table.h"
 #include "support/catch.h"
 #include "support/require_error.h"
 #include "support/tiny_training.h"
@@ -211,7 +212,21 @@ TEST_CASE("plan text: recomputed layers and what they cost") {
   config.parallel.pipeline = 2;
   CHECK_THAT(line(plan_of(config, 2), "recompute"), StartsWith("2 of 4 layers keep their input alone: "));
   config.recompute = {"selective", 0};
-  CHECK(line(plan_of(config, 2), "recompute") == "selective: no effect (attention does not store scores)");
+  CHECK(line(plan_of(config, 2), "recompute") == "selective: layers do not keep norms, activations");
+}
+
+TEST_CASE("plan text: what each recomputed part saves and costs") {
+  Config config = planned_run();
+  CHECK(describe_recompute_parts(resolved(config, 1)) == "");
+  config.recompute.mode = "full";
+  CHECK(describe_recompute_parts(resolved(config, 1)) == "");
+  config.recompute = {.mode = "selective", .parts = {RecomputePart::feed_forward}};
+  const std::string text = describe_recompute_parts(resolved(config, 1));
+  // A norm's output is 2 KiB a micro-batch, and a function's 8; of 64 micro-batches with 4 layers.
+  CHECK_THAT(line(text, "  norms"), StartsWith("- 16.0 KiB ") && EndsWith("2.00 MiB more read and written"));
+  CHECK_THAT(line(text, "  activations"), StartsWith("- 32.0 KiB ") && EndsWith("4.00 MiB more read and written"));
+  CHECK_THAT(line(text, "  feed_forward"), StartsWith("yes 64.0 KiB ") && Contains("% more operations"));
+  CHECK(line(text, "  together") == line(text, "  feed_forward"));
 }
 
 TEST_CASE("plan text: slots in flight by stage, those that hold more named") {

@@ -89,7 +89,7 @@ TEST_CASE("no layout takes less memory or time than its bounds") {
     LayoutBounds bounds(hardware);
     for (const ParallelConfig& parallel : layouts()) {
       for (const auto& [micro_batch, recompute, distributed] :
-           {std::tuple(1, "none", false), {1, "full", true}, {4, "none", true}}) {
+           {std::tuple(1, "none", false), {1, "full", true}, {1, "selective", true}, {4, "none", true}}) {
         const bool splits = row_named(kSchedules, parallel.schedule).splits_backward;
         if (splits && std::string_view(recompute) == "full") continue;  // nothing is left to delay
         CAPTURE(config.model.family, bandwidth, parallel.tensor, parallel.pipeline, parallel.schedule, micro_batch,

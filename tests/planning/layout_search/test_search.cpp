@@ -50,11 +50,10 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
     const char *schedule, *recompute;
     bool sequence_parallel, distributed;
   };
-  const Case cases[] = {{1, 1, 1, 4, "1f1b", "none", false, false},
-                        {2, 4, 1, 1, "1f1b", "full", true, true},
-                        {2, 4, 2, 2, "interleaved", "none", false, true},
-                        {1, 2, 1, 1, "zero_bubble", "none", false, false},
-                        {4, 2, 1, 16, "1f1b", "none", true, false}};
+  const Case cases[] = {
+      {1, 1, 1, 4, "1f1b", "none", false, false},           {2, 4, 1, 1, "1f1b", "full", true, true},
+      {2, 4, 2, 2, "interleaved", "none", false, true},     {1, 2, 1, 1, "zero_bubble", "none", false, false},
+      {2, 2, 1, 2, "zero_bubble", "selective", true, true}, {4, 2, 1, 16, "1f1b", "none", true, false}};
   for (const char* const device : {"cuda", "cpu"}) {
     for (const Case& each : cases) {
       CAPTURE(device, each.tensor, each.pipeline, each.schedule);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "models/families/flops.h"
+#include "models/families/layers.h"
 #include "support/catch.h"
 #include "training/step/grid.h"
 #include "training/step/memory_layout.h"
@@ -75,7 +76,45 @@ TEST_CASE("planned memory: recomputed layers keep inputs and share one scratch")
           Approx(tokens * repeated));
   }
   CHECK((plan({"full"}).passes == plan({"full", 4}).passes));
-  CHECK((plan({"selective"}).passes == none.passes));
+}
+
+TEST_CASE("planned memory: each recomputed part saves its tensors and no other") {
+  using Part = RecomputePart;
+  struct Case {
+    RecomputeParts parts;
+    std::size_t saved, scratch;  // in units of [s, b, h], of a layer
+    double products;             // in 2 s b h h, of a layer
+  };
+  // Two norms; GELU's output, 4 h wide; and its input.
+  const Case cases[] = {{{Part::norms}, 2, 1, 0},
+                        {{Part::activations}, 4, 4, 0},
+                        {{Part::feed_forward}, 8, 8, 4},
+                        {{Part::activations, Part::feed_forward}, 8, 8, 4},
+                        {{Part::norms, Part::activations}, 6, 5, 0},
+                        {{Part::norms, Part::feed_forward}, 10, 9, 4}};
+  const auto plan = [](RecomputeConfig recompute) {
+    return plan_memory(config_of({.micro_batch = 2, .recompute = recompute}), {}, {});
+  };
+  const Config config = config_of({});
+  const std::size_t layers = 4, rows = 16 * 2, h = 32, unit = rows * h * sizeof(float), micro_batches = 4;
+  const MemoryPlan none = plan({});
+  for (const Case& each : cases) {
+    const RecomputeConfig recompute{.mode = "selective", .parts = each.parts};
+    CAPTURE(each.parts.names());
+    const MemoryPlan some = plan(recompute);
+    CHECK(none.passes.slots.at(0) - some.passes.slots.at(0) == layers * each.saved * unit);
+    CHECK(some.scratch == none.scratch + each.scratch * unit);
+    const double repeated = static_cast<double>(micro_batches * layers * rows * h * h) * 2 * each.products;
+    CHECK(some.matmul_flops - none.matmul_flops == Approx(repeated));
+    CHECK(some.attention_flops == none.attention_flops);
+    const RecomputedLayers again = recomputed_layers(config.model, config.parallel, recompute);
+    CHECK(flops_per_token(config.model, again).hardware - flops_per_token(config.model).model ==
+          Approx(repeated / (8.0 * 16)));
+    // Norms read and write a unit each; a function reads and writes 4 units, also where the product is made again.
+    const double moved = (each.parts.has(Part::norms) ? 4.0 : 0) + (each.saved >= 4 ? 8 : 0);
+    CHECK(some.function_bytes - none.function_bytes == static_cast<double>(micro_batches * layers * unit) * moved);
+  }
+  CHECK((plan({"selective"}).passes == plan({"selective", 0, {Part::norms, Part::activations}}).passes));
 }
 
 TEST_CASE("sequence parallel: saved memory outside regions shrinks by tensor size") {

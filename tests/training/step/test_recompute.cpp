@@ -31,6 +31,8 @@ TEST_CASE("evaluation of a model with recomputed layers is the same, bit for bit
   CHECK(std::abs(none[0] - none[1]) > 1e-4);
   CHECK(evaluations({"full"}, pipeline) == none);
   CHECK(evaluations({"full", 1}, pipeline) == none);
+  CHECK(evaluations({"selective"}, pipeline) == none);
+  CHECK(evaluations({"selective", 0, {RecomputePart::norms, RecomputePart::feed_forward}}, pipeline) == none);
 }
 
 TEST_CASE("recomputation on several threads per rank is the same, bit for bit") {
@@ -40,9 +42,11 @@ TEST_CASE("recomputation on several threads per rank is the same, bit for bit") 
   config.model.sequence_length = config.model.max_position_embeddings = 64;
   config.run.threads = 2;
   const TrainingTrace none = train_tiny(config, 1, 1, 1, 2);
-  config.recompute = {"full"};
-  const TrainingTrace full = train_tiny(config, 1, 1, 1, 2);
-  CHECK(full.losses == none.losses);
-  CHECK(full.gradients == none.gradients);
-  CHECK(full.parameters == none.parameters);
+  for (const RecomputeConfig& recompute : {RecomputeConfig{"full"}, RecomputeConfig{"selective"}}) {
+    config.recompute = recompute;
+    const TrainingTrace again = train_tiny(config, 1, 1, 1, 2);
+    CHECK(again.losses == none.losses);
+    CHECK(again.gradients == none.gradients);
+    CHECK(again.parameters == none.parameters);
+  }
 }

@@ -64,6 +64,8 @@ void to_tell_choices(ModelConfig& model) {
   model.task_choices = 3;
 }
 
+constexpr auto kMost = {RecomputePart::norms, RecomputePart::feed_forward};
+
 /// Eight ranks, a schedule with delayed weight gradients and a divided optimizer state.
 Layout split_every_way(void (*variant)(ModelConfig&), const char* task, int expert = 1) {
   return {.tensor = 2,
@@ -183,7 +185,15 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .dropout = 0},
       Layout{.pipeline = 2, .schedule = "zero_bubble", .recompute = {"full", 1}},
       Layout{.micro_batch = 2, .recompute = {"full"}}, Layout{.micro_batch = 2, .recompute = {"full", 3}},
-      Layout{.recompute = {"selective"}},
+      Layout{.recompute = {"selective"}}, Layout{.micro_batch = 2, .recompute = {"selective", 0, kMost}},
+      Layout{.tensor = 2, .sequence_parallel = true, .recompute = {"selective", 0, {RecomputePart::feed_forward}}},
+      Layout{.pipeline = 2, .schedule = "zero_bubble", .recompute = {"selective"}},
+      Layout{.tensor = 2,
+             .pipeline = 2,
+             .sequence_parallel = true,
+             .schedule = "zero_bubble",
+             .recompute = {"selective", 0, kMost}},
+      Layout{.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2, .recompute = {"selective", 0, kMost}},
       Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .recompute = {"full", 1}},
       Layout{.pipeline = 4, .schedule = "gpipe", .ramp_up = {1, 1, 10}},
       Layout{.tensor = 2, .data = 2, .pipeline = 2, .ramp_up = {2, 6, 5}},
@@ -231,6 +241,7 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.tensor = 4, .data = 2, .sequence_parallel = true, .distributed = true, .variant = with_one_group},
       Layout{.tensor = 2, .pipeline = 2, .schedule = "interleaved", .virtual_stages = 2, .variant = with_one_group},
       Layout{.tensor = 4, .recompute = {"full", 3}, .variant = with_normed_heads},
+      Layout{.tensor = 2, .recompute = {"selective"}, .variant = with_normed_heads},
       Layout{.tensor = 2, .pipeline = 2, .schedule = "zero_bubble", .compute = "bf16", .variant = with_normed_heads},
       Layout{.micro_batch = 2, .variant = with_window},
       Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .variant = with_window},
@@ -242,10 +253,13 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .variant = with_parallel_parts},
       Layout{.pipeline = 2, .schedule = "zero_bubble", .dropout = 0, .compute = "bf16", .variant = with_parallel_parts},
       Layout{.micro_batch = 2, .variant = like_bert}, Layout{.recompute = {"full", 3}, .variant = like_bert},
+      Layout{.recompute = {"selective", 0, kMost}, .variant = like_bert},
+      Layout{.pipeline = 2, .schedule = "zero_bubble", .recompute = {"selective"}, .variant = like_megatron_bert},
       Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .variant = like_bert},
       Layout{.micro_batch = 2, .variant = like_megatron_bert}, Layout{.micro_batch = 2, .variant = like_t5},
       Layout{.tensor = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .variant = like_t5},
       Layout{.pipeline = 4, .recompute = {"full"}, .distributed = true, .variant = like_t5},
+      Layout{.pipeline = 2, .recompute = {"selective", 0, kMost}, .variant = like_t5},
       Layout{.pipeline = 2, .schedule = "zero_bubble", .dropout = 0, .compute = "bf16", .variant = like_megatron_t5},
       Layout{.tensor = 4,
              .data = 1,
@@ -299,6 +313,15 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .variant = with_experts,
              .expert = 2},
       Layout{.micro_batch = 2, .recompute = {"full"}, .variant = with_shared_experts},
+      Layout{.micro_batch = 2, .recompute = {"selective"}, .variant = with_shared_experts},
+      Layout{.data = 2,
+             .pipeline = 2,
+             .schedule = "zero_bubble",
+             .recompute = {"selective", 0, kMost},
+             .variant = with_residual_experts,
+             .expert = 2},
+      Layout{.data = 2, .recompute = {"selective"}, .variant = without_drops, .expert = 2},
+      Layout{.recompute = {"selective", 0, kMost}, .variant = without_drops},
       Layout{.micro_batch = 2, .variant = without_drops},
       Layout{.micro_batch = 2, .variant = without_drops, .tasks = true},
       Layout{.tensor = 2, .sequence_parallel = true, .compute = "bf16", .variant = without_drops},

@@ -15,7 +15,7 @@ TEST_CASE("a steady step allocates nothing") {
   for (const Layout& layout :
        {Layout{}, Layout{.micro_batch = 4}, Layout{.optimizer = "muon"}, Layout{.micro_batch = 2, .schedule = "gpipe"},
         Layout{.schedule = "zero_bubble"}, Layout{.schedule = "zero_bubble", .dropout = 0}, Layout{.dropout = 0},
-        Layout{.micro_batch = 2, .recompute = {"full", 3}},
+        Layout{.micro_batch = 2, .recompute = {"full", 3}}, Layout{.recompute = {"selective"}},
         Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}},  // batches of 2 2 4 8 8
         Layout{.curriculum = {"fixed_discrete", 0, 0, 1, 1, {3, 9, 16}, {2, 3}}},
         Layout{.micro_batch = 2, .variant = like_llama}, Layout{.schedule = "zero_bubble", .variant = with_one_group},
