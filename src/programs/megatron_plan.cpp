@@ -2,6 +2,7 @@
 //
 //   ./megatron_plan inputs/gpt3_175b.toml --hardware h100-sxm --ranks 1024
 //   ./megatron_plan inputs/gpt3_175b.toml --hardware h100-sxm --ranks 1024 --explain
+//   ./megatron_plan inputs/gpt3_175b.toml --hardware h100-sxm --ranks 1024 --fit 60GiB
 //   ./megatron_plan llama-2-7b --hardware a100-sxm --ranks 64 --write plan.toml
 #include <fmt/ranges.h>
 
@@ -18,8 +19,10 @@
 #include "config/schema/print.h"
 #include "config/schema/suggestions.h"
 #include "planning/dry_run/checkpoint_size.h"
+#include "planning/dry_run/dry_run.h"
 #include "planning/dry_run/machine_plan.h"
 #include "planning/dry_run/plan_text.h"
+#include "planning/layout_search/fit.h"
 #include "planning/layout_search/plan_report.h"
 #include "planning/layout_search/plan_trace.h"
 #include "programs/program.h"
@@ -31,7 +34,7 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string input, hardware, software;
+  std::string input, hardware, software, fit;
   OutputFile write{"--write", ""}, output{"--output", ""}, trace{"--trace", ""};
   std::vector<std::string> overrides;
   int ranks = 0, results = 10;
@@ -54,6 +57,9 @@ po::options_description options(Arguments& arguments) {
       "layouts to print, 1 to 100");
   add("explain", po::bool_switch(&arguments.explain),
       "searches nothing: says where the time of the file's own layout goes");
+  add("fit", po::value(&arguments.fit)->value_name("16GiB"),
+      "searches no layouts: says which micro-batches, recomputation and optimizer state bring the file's own layout "
+      "under this number of bytes per rank at the lowest price");
   add("write", po::value(&arguments.write.path)->value_name("FILE.toml"), "writes the input file of the best layout");
   add("force", po::bool_switch(&arguments.force),
       "replaces the files of --write, --output and --trace, if there are any");
@@ -104,6 +110,9 @@ Arguments parse_arguments(int argc, char** argv) {
          "--explain is about the file's own layout: there is nothing to --write; give one or the other");
   verify(arguments.explain || arguments.trace.path.empty(), ErrorKind::configuration,
          "--trace {} is of the file's own layout: give --explain with it", arguments.trace.path);
+  verify(
+      arguments.fit.empty() || !(arguments.explain || !arguments.write.path.empty() || !arguments.output.path.empty()),
+      ErrorKind::configuration, "--fit prints what it finds; --explain, --write and --output do not go with it");
   check_outputs(arguments);
   return arguments;
 }
@@ -143,18 +152,6 @@ Config read_input(const Arguments& arguments) {
   return config;
 }
 
-// The vocabulary and the length of a pass, where the data is here.
-std::optional<DataFacts> data_facts(const Config& config) {
-  try {
-    return Datasets(config).facts();
-  } catch (const Error& error) {
-    verify(config.model.vocab_size > 0, ErrorKind::configuration,
-           "the vocabulary is the data's, which cannot be read ({}); give --set model.vocab_size=50257 or the like",
-           error.what());
-    return std::nullopt;
-  }
-}
-
 // The cost of a failure and of a save, for a run of this layout.
 std::string describe_saving(const PlannedLayout& layout) {
   const Config& config = layout.recorded.config;
@@ -170,9 +167,13 @@ std::string describe_saving(const PlannedLayout& layout) {
 int plan(const Arguments& arguments) {
   const Hardware hardware = read_hardware(arguments.hardware, arguments.software);
   const Config config = read_input(arguments);
-  const std::optional<DataFacts> facts = data_facts(config);
+  const std::optional<DataFacts> facts = facts_of_data(config);
   const SearchSettings settings{
       .ranks = arguments.ranks, .results = arguments.results, .data = facts ? &*facts : nullptr};
+  if (!arguments.fit.empty()) {
+    std::cout << describe_fit(fit_memory(config, hardware, settings, parse_bytes(arguments.fit)));
+    return 0;
+  }
   std::vector<PlannedLayout> layouts;
   if (arguments.explain) {
     layouts.push_back(plan_layout(config, hardware, settings));

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "base/system/log.h"
 #include "config/parse/parse.h"
@@ -20,6 +21,7 @@
 #include "distributed/process/hang_watch.h"
 #include "distributed/process/run_limits.h"
 #include "planning/dry_run/dry_run.h"
+#include "planning/layout_search/fit.h"
 #include "programs/new_input.h"
 #include "programs/program.h"
 #include "programs/run_views.h"
@@ -33,7 +35,7 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string input, samples, new_file;
+  std::string input, samples, new_file, fit;
   std::vector<std::string> overrides;
   int ranks = 0;
   RunViews views;
@@ -41,7 +43,7 @@ struct Arguments {
   bool verify = false, fresh = false, version = false, help = false;
 
   bool makes_file() const { return !new_file.empty(); }
-  bool plans() const { return dry_run || parameters; }
+  bool plans() const { return dry_run || parameters || !fit.empty(); }
   /// Prints something of the input file, which needs neither MPI nor ranks.
   bool prints() const { return plans() || print_config || !samples.empty(); }
   bool answers_only() const { return makes_file() || prints() || views.any(); }
@@ -62,7 +64,10 @@ po::options_description options(Arguments& arguments) {
   add("parameters", po::bool_switch(&arguments.parameters),
       "prints all parameters of the model: shape, how it is cut over ranks, stages that hold it, update; starts "
       "nothing");
-  add("ranks", po::value(&arguments.ranks)->value_name("N"), "with --dry-run or --parameters: for N ranks");
+  add("fit", po::value(&arguments.fit)->value_name("16GiB"),
+      "prints which micro-batches, recomputation and optimizer state bring a rank under so many bytes at the lowest "
+      "price, in seconds a step at this machine's speed; starts nothing");
+  add("ranks", po::value(&arguments.ranks)->value_name("N"), "with --dry-run, --parameters or --fit: for N ranks");
   add("verify", po::bool_switch(&arguments.verify),
       "compares some steps on these ranks with the same steps on one rank, and ends with 5 if they differ by more than "
       "rounding; writes nothing");
@@ -109,7 +114,7 @@ Arguments parse_arguments(int argc, char** argv) {
   verify(!arguments.input.empty(), ErrorKind::configuration,
          "give an input file: megatron_train INPUT.toml, or make one with --new FILE.toml; see --help");
   verify(arguments.plans() || values.count("ranks") == 0, ErrorKind::configuration,
-         "--ranks belongs to --dry-run and --parameters; a real run has the ranks its launcher starts");
+         "--ranks belongs to --dry-run, --parameters and --fit; a real run has the ranks its launcher starts");
   verify(!arguments.verify || !arguments.prints(), ErrorKind::configuration,
          "--verify runs the layout; --dry-run, --parameters, --print-config and --print-samples run nothing: give one "
          "or the other");
@@ -153,6 +158,18 @@ std::string slurm_job() {
   if (job == nullptr) return "";
   const char* restarts = std::getenv("SLURM_RESTART_COUNT");
   return fmt::format("Slurm {}, restarts {}", job, restarts == nullptr ? "0" : restarts);
+}
+
+// On CPUs, whose speed is measured here.
+std::string propose_fit(const Config& config, int ranks, const std::string& limit) {
+  const double bytes = parse_bytes(limit);
+  if (ranks == 0) ranks = count_ranks(config.parallel);
+  const std::optional<DataFacts> facts = facts_of_data(config);
+  Config resolved = config;
+  resolved.run.device = "cpu";
+  resolve(resolved, ranks, facts ? &*facts : nullptr);
+  const Hardware here = hardware_here(resolved, measure_speed(resolved), ranks);
+  return describe_fit(fit_memory(config, here, {.ranks = ranks, .data = facts ? &*facts : nullptr}, bytes));
 }
 
 // FIRST:COUNT, or COUNT from the first on. With their text where the shards' tokenizer is there.
@@ -230,6 +247,7 @@ int main(int argc, char** argv) {
     }
     if (arguments.print_config) std::cout << print_config(config);
     if (arguments.dry_run) std::cout << dry_run(config, arguments.ranks);
+    if (!arguments.fit.empty()) std::cout << propose_fit(config, arguments.ranks, arguments.fit);
     if (arguments.parameters) std::cout << list_parameters(config, arguments.ranks);
     if (!arguments.samples.empty()) print_training_samples(config, arguments.samples);
     return 0;

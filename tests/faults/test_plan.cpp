@@ -102,6 +102,30 @@ TEST_CASE("megatron_plan: ten layouts with the fastest first as table and JSON")
   CHECK(one.at("layouts")[0] == layouts[0]);
 }
 
+TEST_CASE("--fit: the cheapest way under a limit, with the options that take it") {
+  const Workplace place;
+  const std::vector<std::string> large = {"--ranks", "8", "--set", "train.micro_batch_size=16"};
+  const auto fit = [&](Command command, const char* limit) {
+    command.insert(command.end(), large.begin(), large.end());
+    command.insert(command.end(), {"--fit", limit});
+    return run_command(command, 120, place.path());
+  };
+  const Command plan = {MEGATRON_PLAN, "input.toml", "--hardware", "a100-sxm"}, train = {train_program(), "input.toml"};
+  for (const Command& command : {plan, train}) {
+    const Finished found = fit(command, "60GiB");
+    INFO(found.out << found.err);
+    REQUIRE(found.code == 0);
+    CHECK(mentions(found.out, "it does NOT fit"));
+    CHECK(mentions(found.out, "cheapest  "));
+    CHECK(mentions(found.out, " s a step"));
+    CHECK(mentions(found.out, "options   --set '"));
+    require_refused(fit(command, "1MiB"), 2, {"nothing fits 1.0 MiB per rank", "the smallest needs"});
+    require_refused(fit(command, "1MB"), 2, {"give one such as 16GiB"});
+  }
+  require_refused(place.plan({"--hardware", "a100-sxm", "--ranks", "8", "--fit", "60GiB", "--explain"}), 2,
+                  {"--explain, --write and --output do not go with it"});
+}
+
 TEST_CASE("megatron_plan: --explain says where the time of the file's layout goes") {
   const Workplace place;
   const Finished one = place.plan({"--hardware", "h100-sxm", "--ranks", "16", "--explain", "--set", "parallel.tensor=4",

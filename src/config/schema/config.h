@@ -260,7 +260,7 @@ struct RecomputeParts {
 struct RecomputeConfig {
   std::string mode = "none";
   std::int64_t layers = 0;    // in a model chunk, from its first on; 0: all
-  RecomputeParts parts = {};  // of "selective"; none: what costs no product
+  RecomputeParts parts = {};  // that "selective" makes again; none: those that cost no product
 
   RecomputeMode kind() const { return kind_of(kRecomputeModes, mode); }
   /// Parts of every layer that are made again.

@@ -152,6 +152,9 @@ constexpr MegatronFlag kTraining[] = {
     {"--random-ltd", "", "every layer sees every token"},
     {"--recompute-activations", "recompute.mode", "selective"},
     {"--recompute-granularity", "recompute.mode", "selective or full"},
+    {"--recompute-modules", "recompute.parts",
+     "layernorm is norms, moe_act activations, mlp, moe and shared_experts feed_forward; no part for core_attn, whose "
+     "scores are never kept"},
     {"--recompute-method", "recompute.layers", "block is the first N layers of a stage; without the key all are"},
     {"--recompute-num-layers", "recompute.layers", ""},
     {"--checkpoint-activations", "recompute.mode", "full"},

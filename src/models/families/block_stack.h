@@ -16,7 +16,7 @@ struct LayerSpan {
   std::int64_t first_number = 0;            ///< declared as NAME.first_number.… and following
   std::int64_t first_layer = 0;             ///< in the whole model: dropout masks depend on it
   std::int64_t layers = 0, recomputed = 0;  ///< the first `recomputed` of them are computed again by a backward,
-  RecomputeParts parts = {};                ///< of the others these parts
+  RecomputeParts parts = {};                ///< parts that it makes again of the others
   const MoeConfig* moe = nullptr;           ///< says by number which have experts, if the sizes have any
   std::int64_t expert_layers_before = 0;    ///< in the model's other stack, if that comes first
 };

@@ -15,7 +15,7 @@ namespace megatron {
 struct RecomputedLayers {
   std::int64_t layers = 0;            ///< among `model.layers`
   std::int64_t decoder_layers = 0;    ///< among `model.decoder_layers`
-  bool first_products_alone = false;  ///< of their feed-forward parts, instead of all
+  bool first_products_alone = false;  ///< instead of the whole: feed-forward parts' first matrices
 
   RecomputedLayers(std::int64_t layers_ = 0, std::int64_t decoder_layers_ = 0)
       : layers(layers_), decoder_layers(decoder_layers_) {}

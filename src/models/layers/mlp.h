@@ -9,11 +9,11 @@
 
 namespace megatron {
 
-/// What a forward keeps of what lies between a feed-forward part's matrices. Backward makes the rest again, of one
-/// layer at a time; products that read it run at once.
+/// Tensors between a feed-forward part's matrices that a forward keeps. Backward makes the others again, one layer at a
+/// time; products that read them run at once.
 enum class KeptInner {
   all,
-  product,  ///< of the first matrix; not what the activation makes of it
+  product,  ///< the first matrix' product, not the activation's output
   none      ///< backward repeats the product
 };
 
@@ -31,7 +31,7 @@ class Mlp {
     ConstTensor x;     ///< [s(/t), b, h]
     Tensor up;         ///< [s, b, f/t], the operations' own; gated [s, b, 2 f/t], gate and up side by side
     Tensor activated;  ///< [s, b, f/t]
-    // What is not kept is in the scratch of whoever has called activate(), until project().
+    // Tensors that are not kept stay in scratch until project(): the caller of activate() gives it back.
   };
 
   /// Declares NAME.{up,down}.weight, gated NAME.gate.weight before up, and, with biases, .bias.

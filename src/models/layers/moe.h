@@ -52,7 +52,7 @@ class Moe {
   std::int64_t own_slots(const Router::Saved& routes, const Context& context) const;
   std::int64_t first_slot(const Router::Saved& routes, const Context& context) const;
   ConstTensor own_entries(const Router::Saved& routes, const Context& context) const;
-  /// What one expert makes of [rows, h] between its matrices.
+  /// Tensors between the matrices of one expert, of its [rows, h].
   struct Inner {
     Tensor up, activated;
 
@@ -62,7 +62,7 @@ class Moe {
   void keep_inner(Context& context, std::int64_t rows, Saved& saved) const;
   /// In scratch, for one expert after the other: what is not kept, or all of it.
   Inner allocate_inner(Context& context, std::int64_t rows, bool all) const;
-  /// Of one expert here: what is kept, else `shared`.
+  /// The tensors of one expert here: those that are kept, else `shared`.
   Inner inner_of(const Saved& saved, const Inner& shared, std::int64_t index) const;
   /// Backward's: sets of an expert's what a forward has not kept.
   void complete(Context& context, std::int64_t index, ConstTensor input, const Inner& inner) const;

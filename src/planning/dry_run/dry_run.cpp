@@ -29,6 +29,27 @@
 
 namespace megatron {
 
+int count_ranks(const ParallelConfig& parallel) {
+  double ranks = 1;
+  const std::int64_t data = parallel.data > 0 ? parallel.data : parallel.expert;  // no fewer can share the experts out
+  for (const std::int64_t extent : {parallel.tensor, parallel.context, parallel.pipeline, data}) {
+    ranks *= static_cast<double>(std::max<std::int64_t>(1, extent));
+  }
+  verify(ranks < 1 << 30, ErrorKind::configuration, "parallel: {} ranks are more than there can be", ranks);
+  return static_cast<int>(ranks);
+}
+
+std::optional<DataFacts> facts_of_data(const Config& config) {
+  try {
+    return Datasets(config).facts();
+  } catch (const Error& error) {
+    verify(config.model.vocab_size > 0, ErrorKind::configuration,
+           "the vocabulary is the data's, which cannot be read ({}); give --set model.vocab_size=50257 or the like",
+           error.what());
+    return std::nullopt;
+  }
+}
+
 namespace {
 
 constexpr std::int64_t kByteVocabulary = 257;
@@ -77,16 +98,6 @@ bool is_of_existing_examples(const Config& config, const Error& error) {
     }
   }
   return any;
-}
-
-int count_ranks(const ParallelConfig& parallel) {
-  double ranks = 1;
-  const std::int64_t data = parallel.data > 0 ? parallel.data : parallel.expert;  // no fewer can share the experts out
-  for (const std::int64_t extent : {parallel.tensor, parallel.context, parallel.pipeline, data}) {
-    ranks *= static_cast<double>(std::max<std::int64_t>(1, extent));
-  }
-  verify(ranks < 1 << 30, ErrorKind::configuration, "parallel: {} ranks are more than there can be", ranks);
-  return static_cast<int>(ranks);
 }
 
 /// A run's data, as far as it is there, and what is to be said of it.

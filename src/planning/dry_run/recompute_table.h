@@ -1,4 +1,4 @@
-// What selective recomputation saves and costs, part by part.
+// Savings and costs of selective recomputation, part by part.
 #pragma once
 
 #include <string>

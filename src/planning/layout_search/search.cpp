@@ -20,13 +20,6 @@ struct Candidate {
   double bound = 0;  ///< no step is faster
 };
 
-/// From what costs nothing to what saves most.
-const RecomputeConfig kRecomputations[] = {
-    {.mode = "none"},
-    {.mode = "selective"},
-    {.mode = "selective", .parts = {RecomputePart::norms, RecomputePart::feed_forward}},
-    {.mode = "full"}};
-
 std::vector<std::int64_t> divisors_of(std::int64_t number, std::int64_t most) {
   std::vector<std::int64_t> found;
   for (std::int64_t i = 1; i <= std::min(number, most); ++i) {
@@ -121,7 +114,7 @@ class Enumeration {
       if (sequence_parallel && config_.parallel.tensor == 1) continue;
       for (const bool distributed : {false, true}) {
         if (distributed && config_.parallel.data * config_.parallel.context == 1) continue;
-        for (const RecomputeConfig& recompute : kRecomputations) {
+        for (const RecomputeConfig& recompute : recomputations_of_searches()) {
           if (!recompute.parts.empty() && !settings_.recompute_parts) continue;
           config_.parallel.sequence_parallel = sequence_parallel;
           config_.optimizer.distributed = distributed;
@@ -174,6 +167,13 @@ void add_run_seconds(PlannedLayout& layout, const Hardware& hardware) {
 }
 
 }  // namespace
+
+std::vector<RecomputeConfig> recomputations_of_searches() {
+  return {{.mode = "none"},
+          {.mode = "selective"},
+          {.mode = "selective", .parts = {RecomputePart::norms, RecomputePart::feed_forward}},
+          {.mode = "full"}};
+}
 
 PlannedLayout plan_layout(const Config& config, const Hardware& hardware, const SearchSettings& settings) {
   check_measured(config, hardware, settings.ranks);

@@ -32,6 +32,9 @@ struct SearchSettings {
   bool recompute_parts = true;  ///< also with recompute.parts other than the default
 };
 
+/// From what costs nothing to what saves most.
+std::vector<RecomputeConfig> recomputations_of_searches();
+
 /// `config` as parsed; its layout, micro-batch size and recomputation are what is searched for, all else stays.
 /// Throws Error(configuration) where no layout is allowed, with a reason, and where none fits, with the smallest need.
 SearchResult search_layouts(const Config& config, const Hardware& hardware, const SearchSettings& settings);
