@@ -308,6 +308,29 @@ TEST_CASE("a refused file tells of its ranks and data as well", "[config]") {
   CHECK(refused({"train.global_batch_size=7"}).empty());
 }
 
+TEST_CASE("recompute.parts: names of the table, each once", "[config]") {
+  const auto with_parts = [](const std::string& parts) {
+    return std::vector<std::string>{"recompute.mode=selective", "recompute.parts=" + parts};
+  };
+  const RecomputeConfig two = parse_small(with_parts("[\"feed_forward\", \"norms\"]")).recompute;
+  CHECK(two.parts == RecomputeParts{RecomputePart::norms, RecomputePart::feed_forward});
+  CHECK(two.parts_made() == two.parts);
+  CHECK(two.of_chunk(4) == 0);
+  const RecomputeConfig usual = parse_small({"recompute.mode=selective"}).recompute;
+  CHECK(usual.parts.empty());
+  CHECK(usual.parts_made() == RecomputeParts{RecomputePart::norms, RecomputePart::activations});
+  CHECK(parse_small({"recompute.mode=full"}).recompute.parts_made().empty());
+  const std::string names = "\"norms\", \"activations\", \"feed_forward\"";
+  for (const auto& [parts, problem] : std::vector<std::pair<std::string, std::string>>{
+           {"[]", "recompute.parts is empty; leave it out instead"},
+           {"[\"norm\"]", "has \"norm\", which is not one of " + names + "; did you mean \"norms\"?"},
+           {"[\"norms\", \"norms\"]", "recompute.parts has \"norms\" twice"},
+           {"norms", "expected array of " + names + ", got string \"norms\""},
+           {"[1]", "recompute.parts is not an array of " + names}}) {
+    CHECK(contains(error_of([&, chosen = parts] { parse_small(with_parts(chosen)); }), problem));
+  }
+}
+
 TEST_CASE("checkpoint.every_steps: a number or never", "[config]") {
   CHECK_FALSE(parse_small().checkpoint.never);
   CHECK(parse_small({"checkpoint.every_steps=never"}).checkpoint.never);

@@ -70,6 +70,7 @@ TEST_CASE("a printed configuration reads back identical", "[config][fault-7]") {
        "loss.alpha=0.125"},
       {"data.split=\"\\u0031\"", "checkpoint.load=x", "checkpoint.keep_last=0"},
       {"checkpoint.every_steps=never", "train.stop_after=7"},
+      {"recompute.mode=selective", "recompute.parts=[\"feed_forward\", \"norms\"]"},
   };
   const DataFacts data{100, 1000};
   for (const auto& options : cases) {
