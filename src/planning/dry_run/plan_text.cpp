@@ -69,7 +69,7 @@ std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape
   std::vector<MemoryPlan> plans;
   for (int stage = 0; stage < shape.pipeline; ++stage) {
     plans.push_back(plan_memory(config, shape, {.tensor = 0, .context = 0, .data = 0, .pipeline = stage}, transport));
-    plans.back().optimizer = plans.back().fullest_optimizer;
+    static_cast<MemoryUse&>(plans.back()) = plans.back().fullest;
   }
   return plans;
 }

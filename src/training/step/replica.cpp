@@ -310,10 +310,10 @@ TensorSlice Replica::slice(const ModelState& state, const FlatRange& part) const
 
 std::vector<TensorSlice> Replica::owned_slices() const {
   std::vector<TensorSlice> slices;
-  for (const SavedPart& part : saved_parts(store_, grid_)) {
+  for (const SavedPart& part : saved_parts(store_, grid_.at(), grid_.shape())) {
     slices.push_back(slice(*part.parameter, part.range, true));
   }
-  for (const SavedState& part : saved_states(store_, grid_)) {
+  for (const SavedState& part : saved_states(store_, grid_.at(), grid_.shape())) {
     slices.push_back(slice(*part.state, part.range));
   }
   return slices;
