@@ -8,6 +8,10 @@ namespace megatron {
 
 void check_needs(const Config& c, Violations& violations) {
   Config given = c, defaults;
+  // Resolved files have it with every rule.
+  if (given.optimizer.momentum) {
+    defaults.optimizer.momentum = row_named(kUpdateRules, given.optimizer.name).momentum;
+  }
   const auto text_of = [&](std::string_view full_name) -> const std::string& {
     const auto dot = full_name.find('.');
     const Key* const key = find_key(full_name.substr(0, dot), full_name.substr(dot + 1));

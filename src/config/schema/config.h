@@ -250,8 +250,8 @@ struct RecomputeConfig {
 
 struct OptimizerConfig {
   std::string name = "adamw";
-  double beta1 = 0.9, beta2 = 0.999;  // betas = [beta1, beta2]
-  double momentum = 0.9;
+  double beta1 = 0.9, beta2 = 0.999;    // betas = [beta1, beta2]
+  std::optional<double> momentum = {};  // absent: the rule's own
   bool nesterov = true;
   std::string muon_scale = "spectral";
   double adamw_learning_rate_factor = 1;
@@ -263,6 +263,7 @@ struct OptimizerConfig {
   std::string moments_dtype = "fp32";
   bool distributed = false;
 
+  double momentum_or_default() const { return momentum.value_or(row_named(kUpdateRules, name).momentum); }
   DType moments() const { return moments_dtype == "bf16" ? DType::bf16 : DType::f32; }
   bool operator==(const OptimizerConfig&) const = default;
 };

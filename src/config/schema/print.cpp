@@ -248,11 +248,14 @@ std::vector<std::string> changed_keys(const std::string& saved, const Config& co
       before[table + "." + line.substr(0, equals)] = line.substr(equals + 3);
     }
   }
+  Config current = config, defaults;
+  derive_momentum(current);
+  defaults.optimizer.momentum = row_named(kUpdateRules, config.optimizer.name).momentum;
   std::vector<std::string> changes;
   for (const Key& key : schema()) {
-    const std::string name = key.full_name(), now = print_value(key, config);
+    const std::string name = key.full_name(), now = print_value(key, current);
     const auto found = before.find(name);
-    const std::string then = found != before.end() ? found->second : print_value(key, Config{});
+    const std::string then = found != before.end() ? found->second : print_value(key, defaults);
     if (now == then) continue;
     changes.push_back(
         fmt::format("{} = {} (was {})", name, now.empty() ? "not set" : now, then.empty() ? "not set" : then));

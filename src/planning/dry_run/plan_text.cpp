@@ -243,6 +243,12 @@ std::string describe_idle_options(const Config& config) {
   return text;
 }
 
+// Nothing for a rule without.
+std::string describe_momentum(const OptimizerConfig& optimizer) {
+  if (!row_named(kUpdateRules, optimizer.name).keys.contains("momentum")) return "";
+  return fmt::format("optimizer {}, momentum {}\n", optimizer.name, optimizer.momentum_or_default());
+}
+
 }  // namespace
 
 std::string describe_saves(const Config& config) {
@@ -297,7 +303,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   std::vector<std::int64_t> held;
   for (const MemoryPlan& plan : stages) held.push_back(plan.parameters);
   fmt::format_to(out, "per rank  {} parameters{}\n", fmt::join(held, " "), held.size() > 1 ? ", by stage" : "");
-  text += wrapped(describe_groups(config));
+  text += config.optimizer_groups.empty() ? describe_momentum(config.optimizer) : wrapped(describe_groups(config));
   text += describe_recomputation(config);
   fmt::format_to(out, "memory per rank (the program's own buffers; resident: plus {} of program and libraries)\n",
                  program_bytes());

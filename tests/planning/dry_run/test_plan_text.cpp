@@ -90,6 +90,15 @@ TEST_CASE("plan text: one rank's model, batch, length and saves") {
   CHECK(line(plan, "recompute") == "");
 }
 
+TEST_CASE("plan text: the momentum of rules that have one, given or their own") {
+  Config config = planned_run();
+  CHECK(line(plan_of(config, 1), "optimizer") == "");
+  config.optimizer.name = "muon";
+  CHECK(line(plan_of(config, 1), "optimizer") == "muon, momentum 0.95");
+  config.optimizer.momentum = 0.8;
+  CHECK(line(plan_of(config, 1), "optimizer") == "muon, momentum 0.8");
+}
+
 TEST_CASE("plan text: memory is 4 bytes per weight and gradient, 8 of moments") {
   // 53440 parameters: 208.75 KiB of weights, with the gaps of alignment still less than 209.5.
   CHECK_THAT(memory_of(plan_of(planned_run(), 1), 0), StartsWith("209 KiB 209 KiB 418 KiB "));
