@@ -50,7 +50,7 @@ checkpoint/store:       text system tensor ops comm parallel hdf5 tokenizer
 checkpoint/safetensors: text system store
 checkpoint/hugging_face: text system tensor schema rules parse tokenizer tokenizer_kinds shards samples store safetensors step decoding
 
-training/optimizer:   tensor ops comm parallel schema
+training/optimizer:   text tensor ops comm parallel schema parse store
 training/pipeline:    tensor ops comm parallel schema rules batch layers families
 training/diagnostics: system comm ops parallel store optimizer
 training/step:        text system tensor ops cpu comm parallel schema rules parse batch layers families tokenizer tokenizer_kinds evaluation_tasks finetuning shards samples store optimizer pipeline diagnostics cuda

@@ -13,9 +13,9 @@
 #include "config/schema/run_schedule.h"
 #include "models/families/flops.h"
 #include "models/families/layers.h"
+#include "planning/dry_run/group_members.h"
 #include "training/pipeline/simulate.h"
 #include "training/step/grid.h"
-#include "training/step/group_members.h"
 
 namespace megatron {
 

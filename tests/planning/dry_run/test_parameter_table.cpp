@@ -3,12 +3,12 @@
 
 #include <sstream>
 
+#include "planning/dry_run/group_members.h"
 #include "planning/dry_run/plan_text.h"
 #include "support/catch.h"
 #include "support/require_error.h"
 #include "training/optimizer/parameter_groups.h"
 #include "training/step/grid.h"
-#include "training/step/group_members.h"
 #include "training/step/memory_layout.h"
 
 using namespace megatron;

@@ -1,4 +1,4 @@
-#include "training/step/group_members.h"
+#include "planning/dry_run/group_members.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
