@@ -10,7 +10,7 @@
 using namespace megatron;
 using namespace megatron::test;
 
-TEST_CASE("planned memory: data ranks hold the same but for states, which are saved") {
+TEST_CASE("planned memory: data ranks differ in states and snapshots alone") {
   const auto variant = GENERATE(like_llama, with_one_group, with_normed_heads);
   const std::string rule = GENERATE("adamw", "muon");
   const TransportKind transport = GENERATE(TransportKind::host, TransportKind::staged);
