@@ -19,8 +19,8 @@ namespace megatron::test {
 /// Defects in the communicator groups named `group`; what is not set goes right.
 struct CommunicationDefect {
   std::string group;
-  std::function<bool(const Tensor& values, Reduce reduce)> forgets_all_reduce;
-  std::function<void(Tensor values, int ranks)> after_all_reduce;
+  std::function<bool(const Tensor& values, Reduce reduce)> forgets_all_reduce = {};
+  std::function<void(Tensor values, int ranks)> after_all_reduce = {};
   bool swaps_gathered_parts = false;       ///< the first and the last rank's
   bool repeats_received_messages = false;  ///< each second one is the one before it again
 };
@@ -103,6 +103,7 @@ class DefectiveOps final : public OpsDecorator {
   std::function<void(RotaryArgs&)> with_rotary;
   std::function<void(std::int64_t& first_row)> with_embedding;
   std::function<void(AdamWArgs&)> with_adamw;
+  std::function<void(float& scale)> with_loss_scale;
 
   void dropout_add_forward(const DropoutAddForwardArgs& args) override {
     OpsDecorator::dropout_add_forward(changed(args, with_dropout, &DropoutAddForwardArgs::dropout));
@@ -120,6 +121,9 @@ class DefectiveOps final : public OpsDecorator {
   }
   void embedding_backward(const EmbeddingBackwardArgs& args) override {
     OpsDecorator::embedding_backward(changed(args, with_embedding, &EmbeddingBackwardArgs::first_row));
+  }
+  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override {
+    OpsDecorator::cross_entropy_backward(changed(args, with_loss_scale, &CrossEntropyBackwardArgs::scale));
   }
   void adamw(const AdamWArgs& args) override {
     AdamWArgs changed = args;

@@ -5,9 +5,12 @@
 #include <cstring>
 #include <mutex>
 #include <numeric>
+#include <optional>
 
 #include "backend/ops/backends.h"
 #include "distributed/comm/thread_communicator.h"
+#include "distributed/parallel/checked_collectives.h"
+#include "distributed/parallel/record_check.h"
 #include "support/model_sizes.h"
 #include "support/tiny_pairs.h"
 #include "support/tiny_translation.h"
@@ -335,7 +338,7 @@ std::span<const MicroBatch> TinyBatches::step(int step) {
   return std::span<const MicroBatch>(micro_batches_).first(count);
 }
 
-TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps) {
+TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps, bool checked) {
   config.parallel.tensor = tensor;
   config.parallel.data = data;
   config.parallel.pipeline = pipeline;
@@ -344,7 +347,13 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
   run_as_threads(tensor * data * pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend(static_cast<int>(config.run.threads));
+    std::optional<CheckedCollectives> checks;
+    if (checked) checks.emplace(grid, *backend.device);
     Replica replica(config, grid, backend);
+    if (checked) {
+      check_records(grid, replica.store());
+      check_shares(world, replica.owned_slices());
+    }
     TinyBatches batches(config, grid.data().rank());
     Timers timers;
     double least_gap = std::numeric_limits<double>::infinity();
@@ -395,6 +404,7 @@ std::vector<double> evaluate_tiny(const Config& config) {
   run_as_threads(static_cast<int>(config.parallel.pipeline), [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
+    const CheckedCollectives checks(grid, *backend.device);
     Replica replica(config, grid, backend);
     TinyBatches batches(config, 0);
     Timers timers;

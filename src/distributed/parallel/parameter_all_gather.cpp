@@ -25,7 +25,8 @@ void ParameterAllGather::start(std::size_t bucket) {
   const FlatRange part = store_.part_of(bucket, shard());
   gathers_[bucket] = grid_.copies(whole.copies)
                          .start_all_gather(store_.values().slice(0, part.first, part.count),
-                                           store_.values().slice(0, whole.first, whole.count));
+                                           store_.values().slice(0, whole.first, whole.count),
+                                           whole.copies == CopyGroup::experts ? kNewExpertWeights : kNewWeights);
   ++started_;
 }
 

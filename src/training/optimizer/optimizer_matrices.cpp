@@ -69,7 +69,9 @@ void Optimizer::update_matrices(std::size_t index, const Matrices& matrices, con
   const ProcessGrid& grid = gathers_->grid();
   if (store_.sharded()) {
     const Bucket& bucket = store_.buckets()[index];
-    grid.copies(bucket.copies).all_gather(gradients_of(owned_[index]), gradients_of(bucket));
+    grid.copies(bucket.copies)
+        .all_gather(gradients_of(owned_[index]), gradients_of(bucket),
+                    bucket.copies == CopyGroup::experts ? kExpertBucketDirections : kBucketDirections);
   }
   make_whole(ops_, grid.tensor(), *scratch_, matrices.whole);
   first = 0;
