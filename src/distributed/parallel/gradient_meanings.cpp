@@ -1,5 +1,7 @@
 #include "distributed/parallel/gradient_meanings.h"
 
+#include "distributed/comm/meanings.h"
+
 namespace megatron {
 
 namespace {

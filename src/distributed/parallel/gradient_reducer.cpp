@@ -1,5 +1,6 @@
 #include "distributed/parallel/gradient_reducer.h"
 
+#include "distributed/comm/meanings.h"
 #include "distributed/parallel/gradient_meanings.h"
 
 namespace megatron {

@@ -2,6 +2,8 @@
 
 #include <exception>
 
+#include "distributed/comm/meanings.h"
+
 namespace megatron {
 
 ParameterAllGather::ParameterAllGather(const ProcessGrid& grid, const ParameterStore& store)

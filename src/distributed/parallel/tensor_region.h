@@ -5,6 +5,7 @@
 #pragma once
 
 #include "backend/tensor/memory.h"
+#include "distributed/comm/meanings.h"
 #include "distributed/comm/process_grid.h"
 
 namespace megatron {

@@ -6,6 +6,7 @@
 
 #include "backend/ops/counting_ops.h"
 #include "distributed/comm/counting_communicator.h"
+#include "distributed/comm/meanings.h"
 #include "inference/decoding/load_weights.h"
 #include "inference/decoding/pass_integers.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "distributed/comm/meanings.h"
 #include "inference/decoding/decoded_group.h"
 
 namespace megatron {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "config/rules/resolve.h"
+#include "distributed/comm/meanings.h"
 
 namespace megatron {
 

@@ -1,6 +1,7 @@
 // Part of Optimizer: parameters of rules that need whole matrices.
 #include <algorithm>
 
+#include "distributed/comm/meanings.h"
 #include "training/optimizer/optimizer.h"
 
 namespace megatron {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "distributed/comm/meanings.h"
 #include "distributed/comm/poll_backoff.h"
 
 namespace megatron {

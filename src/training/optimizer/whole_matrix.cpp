@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "backend/ops/counting_ops.h"
+#include "distributed/comm/meanings.h"
 
 namespace megatron {
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "distributed/comm/meanings.h"
+
 namespace megatron {
 
 void sum_loss_counts(const ProcessGrid& grid, const LossTerms& terms, const DeviceBatches& batches,

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "config/schema/run_schedule.h"
+#include "distributed/comm/meanings.h"
 #include "training/step/grid.h"
 #include "training/step/loss_counts.h"
 #include "training/step/saved_layout.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "distributed/comm/meanings.h"
+
 namespace megatron {
 
 namespace {

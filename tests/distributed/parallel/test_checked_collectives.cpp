@@ -6,10 +6,13 @@
 #include <memory>
 
 #include "backend/ops/backends.h"
+#include "distributed/comm/meanings.h"
 #include "distributed/comm/thread_communicator.h"
+#include "distributed/parallel/staged_communicator.h"
 #include "support/catch.h"
 #include "support/planted_defects.h"
 #include "support/require_error.h"
+#include "support/separate_backend.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -232,4 +235,31 @@ TEST_CASE("checked collectives: a grid is unchecked when its check has ended") {
     grid.tensor().all_reduce(sum.tensor(), kOutputShares);
     grid.tensor().all_reduce(sum.tensor(), kOutputShares);  // wrong, and not seen
   });
+}
+
+TEST_CASE("checked collectives: a device's tensors are checked where they are") {
+  const auto body = [](bool twice) {
+    run_as_threads(2, [&](Communicator& world) {
+      const Backend backend = make_separate_backend();
+      Device& device = *backend.device;
+      StagedCommunicator transport(world, device);
+      const ProcessGrid grid(world, {.tensor = 2}, &transport);
+      const CheckedCollectives checks(grid, device);
+      const Buffer memory(device, 3 * kElements * sizeof(float));
+      const Tensor part = memory.tensor({kElements}, DType::f32);
+      const Tensor whole = memory.tensor({2 * kElements}, DType::f32, kElements * sizeof(float));
+      const Numbers own(world.rank());
+      device.copy_to_device(part.data(), own.values.data(), part.bytes());
+      grid.tensor().all_gather(part, whole, kSequenceRows);
+      Numbers seen(0, 2 * kElements);
+      device.copy_to_host(seen.values.data(), whole.data(), whole.bytes());
+      CHECK(std::equal(own.values.begin(), own.values.end(), seen.values.begin() + world.rank() * kElements));
+      CHECK(seen.values[0] == Numbers(0).values[0]);
+      CHECK(seen.values[kElements] == Numbers(1).values[0]);
+      grid.tensor().all_reduce(part, kOutputShares);
+      if (twice) grid.tensor().all_reduce(part, kOutputShares);
+    });
+  };
+  body(false);
+  require_error(ErrorKind::numerics, {"it is a sum over these ranks already"}, [&] { body(true); });
 }
