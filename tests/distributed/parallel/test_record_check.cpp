@@ -67,7 +67,7 @@ TEST_CASE("records: a sum over ranks that hold something else is found") {
                 });
 }
 
-TEST_CASE("records: ranks with the same elements and no sum between them are found") {
+TEST_CASE("records: ranks with the same elements and no sum are found") {
   require_found("ranks 0 and 1 hold the same elements, and no sum of gradients connects them", Placement::replica,
                 [](Parameter& parameter, const GridCoordinates&) { parameter.tensor = Placement::split; });
 }
