@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <string_view>
 
 #include "base/core/philox.h"
@@ -77,6 +78,7 @@ GroupCheck::GroupCheck(const GridShape& shape, int world_rank, Communicator& gro
 }
 
 GroupCheck::~GroupCheck() {
+  if (std::uncaught_exceptions() > 0) return;  // messages under way are abandoned
   try {
     for (const auto& sent : sent_) sent->pending.wait();
   } catch (...) {  // the transport's end was reported by an earlier wait
