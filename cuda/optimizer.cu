@@ -3,6 +3,7 @@
 #include "backend/ops/arguments.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.cuh"
+#include "cuda/philox.cuh"
 #include "cuda/sums.cuh"
 
 namespace megatron {
@@ -94,6 +95,30 @@ __global__ void __launch_bounds__(kBlockThreads)
     }
     store_global(m + at, new_m);
     store_global(value + at, new_value);
+  });
+}
+
+/// A range of a box of a matrix.
+struct BoxRange {
+  std::int64_t first, columns, first_row, first_column;
+};
+
+/// Eight elements, if they are of one row and have one call of Philox, or one.
+template <int widest>
+__global__ void __launch_bounds__(kBlockThreads)
+    round_kernel(BoxRange range, std::uint64_t key, const float* x, BFloat16* y, std::int64_t n) {
+  for_each_vector<widest>(n, [&]<int width>(std::int64_t at, Width<width>) {
+    const std::int64_t row = (range.first + at) / range.columns;
+    const std::int64_t column = range.first_column + range.first + at - row * range.columns;
+    const uint4 words = philox_words(
+        {static_cast<std::uint32_t>(column / 8), static_cast<std::uint32_t>(range.first_row + row), 0, 0}, key);
+    const unsigned first_lane = width == 8 ? 0 : static_cast<unsigned>(column % 8);
+    const auto elements = load_vector<width>(x + at);
+    Vector<BFloat16, width> rounded;
+    for (unsigned i = 0; i < width; ++i) {
+      rounded.values[i] = draw_bfloat16(elements.values[i], static_cast<std::uint32_t>(draw_of(words, first_lane + i)));
+    }
+    store_global(y + at, rounded);
   });
 }
 
@@ -202,6 +227,20 @@ void CudaOps::lion(const LionArgs& args) {
   const bool vectors = aligned(value, gradient, m);
   launch(stream_, elementwise_shape(n, vectors ? 4 : 1), vectors ? lion_kernel<4> : lion_kernel<1>, update, clip_factor,
          skip, gradient, m, value, n);
+}
+
+void CudaOps::round_stochastically(const RoundStochasticallyArgs& args) {
+  const std::int64_t n = args.x.elements();
+  const float* x = elements_of<float>("round_stochastically", args.x, n);
+  BFloat16* y = elements_of<BFloat16>("round_stochastically", args.y, n);
+  internal_check(args.columns > 0 && args.first >= 0 && args.first_row >= 0 && args.first_column >= 0,
+                 "round_stochastically: no part of a box", args.columns, args.first, args.first_row, args.first_column);
+  if (n == 0) return;
+  const BoxRange range{
+      .first = args.first, .columns = args.columns, .first_row = args.first_row, .first_column = args.first_column};
+  const bool vectors = args.columns % 8 == 0 && args.first % 8 == 0 && args.first_column % 8 == 0 && aligned(x, y);
+  launch(stream_, elementwise_shape(n, vectors ? 8 : 1), vectors ? round_kernel<8> : round_kernel<1>, range, args.key,
+         x, y, n);
 }
 
 void CudaOps::square_sum(const SquareSumArgs& args) {

@@ -52,6 +52,9 @@ class Draw:
         self.draw_lion()
         self.draw_groups()
         self.draw_matrix_rule()
+        self.draw_width()
+        if self.sometimes(0.25):
+            self.set("optimizer.moments_dtype", "bf16")
 
     def one_of(self, *values):
         return self.random.choice(values)
@@ -195,7 +198,7 @@ class Draw:
             self.set("optimizer.groups", groups)
 
     def draw_families(self):
-        """What models of other families have. Drawn last, so that the draws above stay what they were."""
+        """What models of other families have."""
         if self.sometimes(0.3):
             self.set("model.residual", self.one_of("parallel", "parallel_one_norm"))
         if self.sometimes(0.3):
@@ -283,6 +286,12 @@ class Draw:
         self.set("optimizer.nesterov", self.sometimes(0.5))
         self.set("optimizer.muon_scale", self.one_of("spectral", "match_adam_rms"))
         self.set("optimizer.adamw_learning_rate_factor", self.one_of(1.0, 0.1))
+
+    def draw_width(self):
+        """Learning rates and weights of another width."""
+        if self.sometimes(0.2):
+            self.set("optimizer.scaling", "mup")
+            self.set("model.base_hidden_size", max(1, self.keys["model.hidden_size"] // self.one_of(2, 4)))
 
 
 def make_corpus(folder, preprocess):

@@ -33,13 +33,14 @@ po::options_description options(EvalArguments& arguments) {
   add("labels", po::value(&arguments.labels)->value_name("FILE"),
       "choices: the number of each question's right choice, a line each, where the task's file has none (PIQA)");
   add("output", po::value(&arguments.output.path)->value_name("FILE"), "writes the result there, as JSON");
-  add("force", po::bool_switch(&arguments.output.force), "replaces the file of --output, if there is one");
+  add("predictions", po::value(&arguments.predictions.path)->value_name("FILE"),
+      "classification, multiple_choice: writes the label and the scores of each example there, as JSON lines; then the "
+      "data may be without labels, and there is no accuracy");
+  add("force", po::bool_switch(&arguments.output.force), "replaces files of these options, if they exist");
   add("stride", po::value(&arguments.stride)->value_name("N"),
       "wikitext, text: tokens from one window to the next; each token is predicted from all that its window has in "
       "front of it, at least the context less N; default: wikitext 32, text half the context");
-  add("begin-token", po::value(&arguments.begin_token)->default_value("auto")->value_name("auto|yes|no"),
-      "whether the token that begins texts (<s>) stands in front of each; auto: where the imported model's tokenizer "
-      "puts it");
+  add_begin_token_option(described, arguments.begin_token, "where the imported model's tokenizer puts it");
   add("strict", po::bool_switch(&arguments.strict), "lambada: the whole last word, not the last token alone");
   add("format", po::value(&arguments.format)->value_name("json|tsv|race|mnli|qqp"),
       "classification, multiple_choice: form of the file, as task.format; default: that of the training");
@@ -86,17 +87,24 @@ EvalArguments parse_eval_arguments(int argc, char** argv) {
   require(!arguments.data.empty(), "give --data FILE");
   require(arguments.of_labels() || arguments.format.empty(),
           "--format belongs to --task classification and multiple_choice");
+  require(arguments.of_labels() || arguments.predictions.path.empty(),
+          "--predictions belongs to --task classification and multiple_choice");
+  require(arguments.predictions.path.empty() || arguments.predictions.path != arguments.output.path,
+          "--predictions and --output name the same file; name two");
   require(kind.has_stride || values.count("stride") == 0, "--stride belongs to --task wikitext and text");
   require(values.count("stride") == 0 || arguments.stride > 0, "--stride: 1 or more");
   require(kind.has_labels || arguments.labels.empty(), "--labels belongs to --task choices");
   require(kind.has_whole_word || !arguments.strict, "--strict belongs to --task lambada");
-  const std::string& begin = arguments.begin_token;
-  require(begin == "auto" || begin == "yes" || begin == "no", "--begin-token: auto, yes or no");
-  require(!arguments.of_labels() || begin == "auto", "--begin-token belongs to tasks of models that predict tokens");
+  check_begin_token(arguments.begin_token);
+  require(!arguments.of_labels() || arguments.begin_token == "auto",
+          "--begin-token belongs to tasks of models that predict tokens");
   require(arguments.micro_batch_size > 0 && arguments.micro_batch_size <= 1 << 20, "--micro-batch-size: 1 to 1048576");
-  require(!arguments.output.force || !arguments.output.path.empty(), "--force is for the file of --output");
+  require(!arguments.output.force || !arguments.output.path.empty() || !arguments.predictions.path.empty(),
+          "--force is for the files of --output and --predictions");
   check_model_options(arguments.model);
   arguments.output.inputs = {arguments.data, arguments.labels, arguments.model.vocab_file, arguments.model.merge_file};
+  arguments.predictions.force = arguments.output.force;
+  arguments.predictions.inputs = arguments.output.inputs;
   return arguments;
 }
 

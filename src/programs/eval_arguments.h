@@ -13,7 +13,7 @@ namespace megatron {
 struct EvalArguments {
   ModelOptions model;
   std::string task, data, labels, format, begin_token;  ///< begin_token: "auto", "yes" or "no"
-  OutputFile output{"--output", ""};
+  OutputFile output{"--output", ""}, predictions{"--predictions", ""};
   std::int64_t micro_batch_size = 4, stride = 0;  ///< stride 0: the task's own
   bool strict = false, version = false, help = false;
 

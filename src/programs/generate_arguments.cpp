@@ -39,9 +39,7 @@ void add_inputs(Typed& typed, Add add) {
       "with --chat: the system's message, which comes first");
   add("serve-stdio", po::bool_switch(&arguments.serve),
       "answers requests of another program, a line of JSON each, on standard input and output");
-  add("no-begin-token", po::bool_switch(&arguments.no_begin_token),
-      "start with the prompt's first token; default: the end-of-document token comes first, as before every document "
-      "in training");
+  add("no-begin-token", po::bool_switch(&arguments.no_begin_token), "the same as --begin-token no");
   add("special-tokens", po::bool_switch(&arguments.special_tokens),
       "special tokens written in the prompt, such as <|im_end|>, become those tokens; default: they are text");
   add("truncate", po::bool_switch(&arguments.text.truncate),
@@ -108,6 +106,9 @@ po::options_description all_options(Typed& typed) {
       job("Model and computation", kHelpColumns, kDescriptionColumns);
   add_source_option(prompts, arguments.model, "RUN_DIRECTORY");
   add_inputs(typed, prompts.add_options());
+  add_begin_token_option(prompts, arguments.begin_token,
+                         "the imported model's where its tokenizer puts it, else the end-of-document token, as before "
+                         "every document in training; no: a text starts with the prompt's first token");
   add_text_options(typed, texts.add_options());
   add_outputs(typed, output.add_options());
   add_model_options(job, arguments.model, "prompts");
@@ -139,12 +140,15 @@ void check_input(const Typed& typed, const po::variables_map& values) {
   require(inputs == 1,
           "--prompt, --prompts, --unconditional, --interactive, --chat and --serve-stdio exclude each other");
   require(arguments.chat || values.count("system") == 0, "--system belongs to --chat");
-  if (arguments.chat) refuse(values, {"no-begin-token", "special-tokens", "truncate"}, "--chat");
+  if (arguments.chat) refuse(values, {"begin-token", "no-begin-token", "special-tokens", "truncate"}, "--chat");
   require(values.count("unconditional") == 0 || (typed.unconditional >= 1 && typed.unconditional <= 1 << 24),
           "--unconditional: 1 to 16777216");
-  require(values.count("unconditional") == 0 || !arguments.no_begin_token,
-          "--unconditional needs the begin token: without --no-begin-token");
-  require(values.count("prompt") == 0 || !typed.prompt.empty() || !arguments.no_begin_token,
+  check_begin_token(arguments.begin_token);
+  require(!arguments.no_begin_token || arguments.begin_token != "yes",
+          "--begin-token yes and --no-begin-token exclude each other");
+  require(values.count("unconditional") == 0 || arguments.begins(),
+          "--unconditional needs the begin token: without --no-begin-token or --begin-token no");
+  require(values.count("prompt") == 0 || !typed.prompt.empty() || arguments.begins(),
           "--no-begin-token needs a --prompt of at least one character: there is no other token to start with");
 }
 

@@ -14,8 +14,8 @@ struct GenerateArguments {
   ModelOptions model;
   TextOptions text;
   SearchOptions search;
-  std::vector<std::string> prompts;  ///< from --prompt and --unconditional
-  std::string prompts_file;
+  std::vector<std::string> prompts;       ///< from --prompt and --unconditional
+  std::string prompts_file, begin_token;  ///< begin_token: "auto", "yes" or "no"
   OutputFile output{"--output", ""}, logits{"--logits", ""};
   std::int64_t batch = 0;  ///< 0: as the prompts suggest
   int planned_ranks = 0;   ///< for --dry-run; 0: as many as there are
@@ -25,6 +25,8 @@ struct GenerateArguments {
   std::string system;  ///< for --chat; empty: none
   bool version = false, help = false;
 
+  /// Whether a token stands in front of every prompt.
+  bool begins() const { return !no_begin_token && begin_token != "no"; }
   bool converses() const { return interactive || serve || chat; }
   bool scores() const { return !converses() && text.sampling.max_new_tokens == 0; }
 };

@@ -54,7 +54,7 @@ std::string lines_of(const Work& work, const std::vector<TextResult>& results) {
     const TextResult& result = results[job];
     nlohmann::ordered_json line = {{"prompt", work.prompts[static_cast<std::size_t>(result.prompt)]}};
     line.update(work.arguments.scores()
-                    ? scores_json(result.made, work.jobs[job].tokens, !work.arguments.no_begin_token, members)
+                    ? scores_json(result.made, work.jobs[job].tokens, work.arguments.begins(), members)
                     : result_json(result, members));
     lines += json_line(line);
   }
@@ -115,14 +115,18 @@ int signal_of(const std::optional<InterruptFlag>& flag, Communicator& world) {
 
 PromptRules prompt_rules(const GenerateArguments& arguments, const CheckpointReader& checkpoint,
                          const ModelConfig& model, const Tokenizer& tokenizer) {
-  PromptRules rules{.begin_token = !arguments.no_begin_token,
+  PromptRules rules{.begin_token = arguments.begins(),
                     .special = arguments.special_tokens ? SpecialTokens::tokens : SpecialTokens::text};
-  if (!model.has_decoder()) return rules;
+  if (!model.has_decoder()) {
+    rules.begin = chosen_begin_token(arguments.begin_token, checkpoint, tokenizer);
+    return rules;
+  }
   const auto refuse = [&](bool given, const char* option) {
     verify(!given, ErrorKind::configuration,
            "{} has no meaning for model.family = \"{}\": a prompt is what its encoder reads", option, model.family);
   };
   refuse(arguments.no_begin_token, "--no-begin-token");
+  refuse(arguments.begin_token != "auto", "--begin-token");
   refuse(arguments.unconditional, "--unconditional");
   refuse(arguments.scores(), "--max-new-tokens 0");
   const std::optional<EncoderDecoderTokens> known = encoder_decoder_tokens_of(checkpoint);

@@ -111,6 +111,13 @@ Report run_experts_case(const Arguments& arguments, MpiSession& session) {
   return measure_experts(experts_cases(session.size()), arguments.rounds(7), session.world());
 }
 
+/// Sizes of activations by width, with muP and without.
+Report run_coordinates_case(const Arguments& arguments, MpiSession& session) {
+  CoordinatesCase benchmark;
+  benchmark.steps = arguments.rounds(benchmark.steps);
+  return measure_coordinates(benchmark, session.world());
+}
+
 /// A case that is not one model's training steps.
 struct SpecialCase {
   const char *name, *title;
@@ -128,6 +135,8 @@ constexpr SpecialCase kSpecialCases[] = {
     {"overlap", "2 ranks: steps with communication under computation and without", 2, 2, false, run_overlap_case},
     {"moe", "1 rank: mixtures of experts against a dense model; 2 ranks: experts divided between them and whole", 1, 2,
      true, run_experts_case},
+    {"coordinates", "1 rank: sizes of activations after a few steps, by width, with muP and without", 1, 1, true,
+     run_coordinates_case},
     {"memory", "no ranks: memory of a rank with and without each option, planned", 1, kAnyRanks, false,
      run_memory_case},
 };

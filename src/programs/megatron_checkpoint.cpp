@@ -322,6 +322,14 @@ void import_model(const CheckpointArguments& arguments) {
                  report.zero_rows);
     }
     print_tokenizer(arguments.source, report);
+    if (!report.unusable_chat_template.empty()) {
+      fmt::print("its chat template is not kept: {}\n", printable(report.unusable_chat_template));
+    }
+    if (report.chat_template) {
+      fmt::print(
+          "its chat template is kept for exports; --chat of megatron_generate and fine-tuning with task.name = "
+          "\"instructions\" have the texts of [task] instead (user_prefix and the like)\n");
+    }
     fmt::print("{}/{}: its [model] for an input file, which trains it with checkpoint.initialize_from = \"{}\"\n",
                printable(arguments.target), kModelFragment, printable(arguments.target));
   });

@@ -14,7 +14,6 @@
 #include "base/system/log.h"
 #include "base/system/regular_file.h"
 #include "base/text/text.h"
-#include "checkpoint/hugging_face/checkpoint_tokenizer.h"
 #include "config/schema/task.h"
 #include "data/evaluation_tasks/result_text.h"
 #include "data/finetuning/example_files.h"
@@ -24,6 +23,7 @@
 #include "inference/decoding/scorer.h"
 #include "monitoring/metrics/progress.h"
 #include "programs/eval_arguments.h"
+#include "programs/label_result.h"
 #include "programs/program.h"
 #include "training/step/compute.h"
 #include "training/step/evaluation_tasks.h"
@@ -31,19 +31,6 @@
 
 namespace megatron {
 namespace {
-
-/// The token that is to stand in front of every text, as --begin-token says.
-std::optional<std::int32_t> begin_token(const EvalArguments& arguments, const CheckpointReader& checkpoint,
-                                        const Tokenizer& tokenizer) {
-  const std::optional<BeginToken> known = begin_token_of(checkpoint);
-  if (arguments.begin_token == "no") return std::nullopt;
-  if (arguments.begin_token == "auto" && (!known || !known->by_default)) return std::nullopt;
-  const std::int32_t named = tokenizer.special_ids().bos;
-  const std::int32_t id = known ? known->id : named >= 0 ? named : tokenizer.eod_id();
-  verify(id < tokenizer.vocab_size(), ErrorKind::checkpoint,
-         "{}: its begin token has the id {}, and there are {} tokens", checkpoint.path(), id, tokenizer.vocab_size());
-  return id;
-}
 
 struct TaskOfFile {
   std::unique_ptr<EvaluationTask> task;
@@ -58,7 +45,7 @@ TaskOfFile make_task(const EvalArguments& arguments, const CheckpointReader& che
   TaskOfFile made;
   agree(world, [&] {
     const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(checkpoint, arguments.model);
-    const std::optional<std::int32_t> begin = begin_token(arguments, checkpoint, *tokenizer);
+    const std::optional<std::int32_t> begin = chosen_begin_token(arguments.begin_token, checkpoint, *tokenizer);
     if (begin)
       made.begin_token = *begin == tokenizer->eod_id() ? tokenizer->eod_text() : tokenizer->decode_next(*begin);
     const TaskOptions options{arguments.task, arguments.data, arguments.stride, arguments.strict, begin, labels};
@@ -100,7 +87,9 @@ struct Evaluation {
 
   CheckpointReader open() {
     agree(world, [&] {  // not after an hour
-      if (world.rank() == 0) check_output(arguments.output);
+      if (world.rank() != 0) return;
+      check_output(arguments.output);
+      check_output(arguments.predictions);
     });
     std::vector<std::string> warnings;
     CheckpointReader checkpoint = open_named_checkpoint(world, arguments.model.source, warnings);
@@ -118,10 +107,12 @@ struct Evaluation {
                    "use fewer ranks per node, more --tensor or --pipeline ranks, a smaller --micro-batch-size, or "
                    "--precision bf16");
   }
-  void finish(const std::string& table, const nlohmann::ordered_json& json) {
+  void finish(const std::string& table, const nlohmann::ordered_json& json, const std::string& predictions = "") {
     if (world.rank() == 0) std::cout << table << std::flush;
     agree(world, [&] {
-      if (world.rank() == 0) write_output(arguments.output, json.dump(2) + "\n");
+      if (world.rank() != 0) return;
+      write_output(arguments.output, json.dump(2) + "\n");
+      write_output(arguments.predictions, predictions);
     });
   }
 };
@@ -138,7 +129,7 @@ void evaluate(const EvalArguments& arguments, MpiSession& session) {
   for (const ScoredSequence& sequence : task->sequences()) {
     longest = std::max(longest, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
   }
-  Compute compute = start_compute(config.run, world, session.host(), session.local_rank());
+  Compute compute = start_compute(config.run, config.precision.dtype(), world, session.host(), session.local_rank());
   const ProcessGrid grid(world, grid_shape(config), compute.transport.get());
   here.require(plan_scoring(config, grid.shape(), grid.at(), longest, compute.transport_kind), compute);
   Scorer scorer(config, grid, compute.backend, longest);
@@ -183,7 +174,8 @@ std::shared_ptr<const EncodedExamples> read_examples(const EvalArguments& argume
   });
   for (std::string path; std::getline(list, path);) {
     const std::string text = read_task_file(path, world);
-    agree(world, [&] { add_labelled_examples(config.task, {path, text}, *encoder, *examples); });
+    const bool may_lack_labels = !arguments.predictions.path.empty();
+    agree(world, [&] { add_labelled_examples(config.task, {path, text}, *encoder, *examples, may_lack_labels); });
   }
   return examples;
 }
@@ -205,35 +197,6 @@ TaskConfig with_format(const TaskConfig& task, const std::string& format) {
   return other;
 }
 
-nlohmann::ordered_json label_json(const EvalArguments& arguments, const Config& config, const LabelResult& result) {
-  nlohmann::ordered_json json = {{"task", arguments.task},
-                                 {"examples", result.counts.all_examples()},
-                                 {"loss", result.loss},
-                                 {"accuracy", result.counts.accuracy()}};
-  const std::vector<std::string> names =
-      arguments.task == "classification" ? labels_of(config.task) : numbered_labels(config.task.choices);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    json["labels"].push_back({{"label", names[i]},
-                              {"examples", result.counts.examples[i]},
-                              {"right", result.counts.right[i]},
-                              {"chosen", result.counts.chosen[i]}});
-  }
-  return json;
-}
-
-std::string label_table(const nlohmann::ordered_json& json) {
-  std::string table = fmt::format("{:<20} {}\n{:<20} {}\n{:<20} {:.6g}\n{:<20} {:.6g}\n\n", "task",
-                                  json["task"].get<std::string>(), "examples", json["examples"].get<std::int64_t>(),
-                                  "loss", json["loss"].get<double>(), "accuracy", json["accuracy"].get<double>());
-  table += fmt::format("{:<20} {:>10} {:>10} {:>10}\n", "label", "examples", "right", "chosen");
-  for (const auto& label : json["labels"]) {
-    table += fmt::format("{:<20} {:>10} {:>10} {:>10}\n", label["label"].get<std::string>(),
-                         label["examples"].get<std::int64_t>(), label["right"].get<std::int64_t>(),
-                         label["chosen"].get<std::int64_t>());
-  }
-  return table;
-}
-
 void evaluate_labels(const EvalArguments& arguments, MpiSession& session) {
   Evaluation here(arguments, session);
   Communicator& world = here.world;
@@ -249,7 +212,7 @@ void evaluate_labels(const EvalArguments& arguments, MpiSession& session) {
         examples->truncated(), examples->size(), config.model.sequence_length);
   }
   LabelledSamples samples(examples, LabelledSamples::Order::sequential, 0);
-  Compute compute = start_compute(config.run, world, session.host(), session.local_rank());
+  Compute compute = start_compute(config.run, config.precision.dtype(), world, session.host(), session.local_rank());
   const ProcessGrid grid(world, grid_shape(config), compute.transport.get());
   here.require(plan_labels(config, grid.shape(), grid.at(), compute.transport_kind), compute);
   LabelScorer scorer(config, grid, compute.backend);
@@ -257,10 +220,15 @@ void evaluate_labels(const EvalArguments& arguments, MpiSession& session) {
   LabelResult result;
   {
     EvaluationProgress progress(here.log, "examples", static_cast<std::int64_t>(examples->size()));
-    result = scorer.score(samples, [&](std::int64_t done) { progress.show(done); });
+    result =
+        scorer.score(samples, !arguments.predictions.path.empty(), [&](std::int64_t done) { progress.show(done); });
   }
-  const nlohmann::ordered_json json = label_json(arguments, config, result);
-  here.finish(label_table(json), json);
+  if (world.rank() != 0) return here.finish("", {});
+  const bool labelled = examples->label(0) >= 0;
+  const std::vector<std::string> names =
+      arguments.task == "classification" ? labels_of(config.task) : numbered_labels(config.task.choices);
+  const nlohmann::ordered_json json = label_json(arguments.task, names, labelled, result);
+  here.finish(label_table(json), json, prediction_lines(arguments.task, names, result));
 }
 
 }  // namespace

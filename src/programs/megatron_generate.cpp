@@ -152,7 +152,7 @@ int generate(GenerateArguments arguments, MpiSession& session) {
   warnings.clear();
   plan.config.run = choose_device(plan.config.run, world, warnings);
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
-  Compute compute = start_compute(plan.config.run, world, session.host(), session.local_rank());
+  Compute compute = start_compute(plan.config.run, plan.type(), world, session.host(), session.local_rank());
   const DecoderMemory memory = plan_decoder(plan.config, plan.shape, coordinates_of(world.rank(), plan.shape),
                                             plan.type(), plan.sizes, compute.transport_kind);
   require_memory(world, session.host(), *compute.backend.device, {.device = memory.total(), .host = memory.host},

@@ -4,6 +4,7 @@
 
 #include "base/system/regular_file.h"
 #include "base/text/foreign_json.h"
+#include "checkpoint/hugging_face/checkpoint_tokenizer.h"
 #include "data/shards/kept_tokenizer.h"
 #include "data/tokenizer_kinds/hugging_face_folder.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
@@ -40,6 +41,29 @@ void add_model_options(po::options_description& described, ModelOptions& options
       "vocab.json, or a tokenizer.json, vocab.txt or .model file alone; default: those in the run's folder tokenizer/, "
       "where training keeps them");
   add("merge-file", po::value(&options.merge_file)->value_name("FILE"), "default: merges.txt next to vocab.json");
+}
+
+void add_begin_token_option(po::options_description& described, std::string& chosen, const std::string& places) {
+  described.add_options()(
+      "begin-token", po::value(&chosen)->default_value("auto")->value_name("auto|yes|no"),
+      fmt::format("whether the token that begins texts (<s>) stands in front of each; auto: {}", places).c_str());
+}
+
+void check_begin_token(const std::string& chosen) {
+  verify(chosen == "auto" || chosen == "yes" || chosen == "no", ErrorKind::configuration,
+         "--begin-token: auto, yes or no; see --help");
+}
+
+std::optional<std::int32_t> chosen_begin_token(const std::string& chosen, const CheckpointReader& checkpoint,
+                                               const Tokenizer& tokenizer) {
+  const std::optional<BeginToken> known = begin_token_of(checkpoint);
+  if (chosen == "no") return std::nullopt;
+  if (chosen == "auto" && (!known || !known->by_default)) return std::nullopt;
+  const std::int32_t named = tokenizer.special_ids().bos;
+  const std::int32_t id = known ? known->id : named >= 0 ? named : tokenizer.eod_id();
+  verify(id < tokenizer.vocab_size(), ErrorKind::checkpoint,
+         "{}: its begin token has the id {}, and there are {} tokens", checkpoint.path(), id, tokenizer.vocab_size());
+  return id;
 }
 
 void check_model_options(const ModelOptions& options) {

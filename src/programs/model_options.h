@@ -5,6 +5,7 @@
 #include <boost/program_options.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,17 @@ void add_source_option(boost::program_options::options_description& described, M
 /// Adds the others. The ranks that --tensor and --pipeline leave share what `shared` says.
 void add_model_options(boost::program_options::options_description& described, ModelOptions& options,
                        const std::string& shared);
+/// Adds --begin-token, "auto" by default; `places` says where the token then is.
+void add_begin_token_option(boost::program_options::options_description& described, std::string& chosen,
+                            const std::string& places);
+/// Error(configuration) for a value that is not possible.
+void check_begin_token(const std::string& chosen);
+/// The token that is to stand in front of every text, as --begin-token says: "yes": the imported model's, or the
+/// vocabulary's, or the one that ends documents; "auto": the imported model's where its tokenizer puts it; "no": none.
+/// Error(checkpoint) if the vocabulary lacks it.
+std::optional<std::int32_t> chosen_begin_token(const std::string& chosen, const CheckpointReader& checkpoint,
+                                               const Tokenizer& tokenizer);
+
 /// Error(configuration) for a value that is not possible.
 void check_model_options(const ModelOptions& options);
 

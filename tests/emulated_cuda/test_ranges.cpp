@@ -22,7 +22,7 @@ void train_a_step(const Config& config) {
     Datasets datasets(own);
     const DataFacts facts = datasets.facts();
     resolve(own, world.size(), &facts);
-    Compute compute = start_compute(own.run, world, "one host", world.rank());
+    Compute compute = start_compute(own.run, own.precision.dtype(), world, "one host", world.rank());
     const ProcessGrid grid(world, grid_shape(own), compute.transport.get());
     Trainer trainer(own, grid, compute.backend, datasets);
     trainer.train_step();

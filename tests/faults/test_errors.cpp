@@ -197,16 +197,44 @@ TEST_CASE("errors: a plan says what a start would refuse", "[fault-19]") {
   const TemporaryFolder folder;
   const std::string lost = folder.file("lost");
   copy_run(straight_run(kOneRank), lost, 5);
-  const auto plan = [&](const std::string& directory, const std::string& setting) {
+  const auto plan = [&](const std::string& directory, const std::string& setting, const Settings& more = {}) {
     Command command = {train_program(), input_file(), "--dry-run"};
-    for (const std::string& each : {"run.directory=" + directory, setting})
-      command.insert(command.end(), {"--set", each});
+    Settings settings = {"run.directory=" + directory, setting};
+    settings.insert(settings.end(), more.begin(), more.end());
+    for (const std::string& each : settings) command.insert(command.end(), {"--set", each});
     const Finished finished = run_command(command);
     INFO(finished.out << finished.err);
     CHECK(finished.code == 0);
     return finished.out;
   };
-  CHECK(mentions(plan(folder.file("run"), "checkpoint.load=" + lost), "this run can be trained as it is\n"));
+  const std::string good = plan(folder.file("run"), "checkpoint.load=" + lost);
+  CHECK(mentions(good, "this run can be trained as it is\n"));
+  CHECK(mentions(good, "its manifest fits this model"));
+  CHECK(mentions(good, "megatron_checkpoint verify"));
+  // Another model or other batches, in the start's words.
+  const std::string wide = "hidden_size: 32 in the checkpoint, 64 in this run";
+  for (const std::string key : {"checkpoint.load", "checkpoint.initialize_from"}) {
+    const std::string from = key + "=" + lost, path = checkpoint(lost, saved_steps(lost).back());
+    const std::string planned = plan(folder.file("run"), from, {"model.hidden_size=64", "model.layers=2"});
+    CHECK(mentions(planned, "this run cannot be trained on this machine: checkpoint " + path +
+                                " is of another model; use the input file it was trained with, or another " + key +
+                                ": "));
+    CHECK(mentions(planned, wide + "; layers: 4 in the checkpoint, 2 in this run"));
+    CHECK(
+        mentions(plan(folder.file("run"), from, {"model.hidden_size=64", "data.train=" + folder.file("none")}), wide));
+    const Finished started = run_command(training(kOneRank, folder.file("started"), {from, "model.hidden_size=64"}));
+    CHECK(started.code == 4);
+    CHECK(mentions(started.err, "is of another model"));
+    CHECK(mentions(started.err, wide));
+    CHECK(mentions(plan(folder.file("run"), from, {"data.train=" + folder.file("none")}),
+                   "its manifest fits this model"));
+  }
+  CHECK(mentions(plan(folder.file("run"), "checkpoint.load=" + lost, {"train.global_batch_size=16"}),
+                 "cannot be trained on this machine: " + checkpoint(lost, saved_steps(lost).back()) +
+                     " was trained in other batches than this run's"));
+  CHECK(mentions(plan(folder.file("run"), "checkpoint.initialize_from=" + lost, {"train.global_batch_size=16"}),
+                 "this run can be trained as it is\n"));
+  CHECK(mentions(plan(lost, "model.hidden_size=64"), "or another run.directory: "));
   for (const std::string key : {"checkpoint.load", "checkpoint.initialize_from"}) {
     CHECK(mentions(plan(folder.file("run"), key + "=" + folder.file("no")),
                    "this run cannot be trained on this machine: " + key + ": " + folder.file("no") + " is no folder"));

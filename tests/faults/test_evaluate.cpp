@@ -202,6 +202,43 @@ TEST_CASE("megatron_eval: an import's texts begin as its tokenizer's files say")
   CHECK(result_of(imported, "no") == none);
 }
 
+TEST_CASE("begin token: programs put the imported tokenizer's in front of texts") {
+  const TemporaryFolder folder;
+  const std::string run = straight_run(kOneRank), exported = folder.file("exported"),
+                    imported = folder.file("imported");
+  done({checkpoint_program(), "export", run, exported});
+  // A token of the vocabulary that does not end its documents: the byte "!".
+  const std::string file = exported + "/tokenizer_config.json";
+  nlohmann::json config = nlohmann::json::parse(contents_of(file));
+  config.update({{"bos_token", "!"}, {"add_bos_token", true}});
+  write_file(file, config.dump());
+  nlohmann::json model = nlohmann::json::parse(contents_of(exported + "/config.json"));
+  model.erase("megatron_train");  // our own note of the tokenizer, which has no such token
+  write_file(exported + "/config.json", model.dump());
+  done({checkpoint_program(), "import", exported, imported});
+  const auto scored = [&](const std::string& source, const std::string& prompt, const Command& options) {
+    Command command = {generate_program(), source, "--prompt", prompt, "--max-new-tokens", "0"};
+    command.insert(command.end(), options.begin(), options.end());
+    return nlohmann::json::parse(done(command).out).at("logprobs");
+  };
+  const nlohmann::json plain = scored(imported, "!Once", {"--no-begin-token"}),
+                       automatic = scored(imported, "Once", {});
+  REQUIRE(plain.size() == 5);
+  REQUIRE(automatic.size() == 4);
+  for (std::size_t i = 0; i < automatic.size(); ++i) CHECK(automatic[i] == plain[i + 1]);
+  CHECK(scored(imported, "Once", {"--begin-token", "yes"}) == automatic);
+  CHECK(scored(imported, "Once", {"--begin-token", "no"}) == scored(imported, "Once", {"--no-begin-token"}));
+  // A model that was trained here begins with the end-of-document token.
+  CHECK(scored(run, "Once", {}) == scored(run, "Once", {"--begin-token", "yes"}));
+  CHECK(scored(run, "Once", {}) != automatic);
+  for (const Command& wrong :
+       {Command{"--begin-token", "maybe"}, Command{"--begin-token", "yes", "--no-begin-token"}}) {
+    Command command = {generate_program(), run, "--prompt", "a"};
+    command.insert(command.end(), wrong.begin(), wrong.end());
+    check_refused(run_command(command), 2, "--begin-token");
+  }
+}
+
 TEST_CASE("megatron_eval: a terminal shows the progress in a line, a pipe none") {
   const TemporaryFolder folder;
   const std::string data = folder.file("data");

@@ -1,5 +1,6 @@
 // Fine-tuning from a pretrained checkpoint to a score: a head on BERT that learns which word a text has, and a decoder
 // that learns answers, on one rank and on eight, with stops; and the scores of megatron_eval.
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -169,6 +170,82 @@ TEST_CASE("fine-tuning: scores of the program are the run's, on any layout") {
                   {"has no head of a task"});
 }
 
+TEST_CASE("fine-tuning: predictions for texts without labels") {
+  const Fixture& from = fixture();
+  const bool labels = GENERATE(true, false);
+  const std::string key = labels ? "label" : "answer";
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), labelled = from.file(labels ? "validation.jsonl" : "more.jsonl"),
+                    bare = folder.file("bare.jsonl"), output = folder.file("out.json");
+  done(from.run(labels ? from.classification() : from.multiple_choice(), kOneRank, run));
+  std::string without;
+  const auto examples = lines_of(contents_of(labelled));
+  for (nlohmann::json line : examples) {
+    line.erase(key);
+    without += line.dump() + "\n";
+  }
+  write_file(bare, without);
+  const auto evaluate = [&](int ranks, const std::string& data, const Command& more) {
+    Command command = {MEGATRON_EVAL, run, "--task", labels ? "classification" : "multiple_choice", "--data", data};
+    command.insert(command.end(), more.begin(), more.end());
+    if (ranks > 2) command.insert(command.end(), {"--tensor", "2", "--pipeline", "2"});
+    return launched(ranks == 1 ? 0 : ranks, command);
+  };
+  // With labels: as many predictions are the label as the accuracy says.
+  const std::string known = folder.file("known.jsonl");
+  done(evaluate(1, labelled, {"--predictions", known, "--output", output}));
+  const auto predicted = lines_of(contents_of(known));
+  REQUIRE(predicted.size() == 21);
+  int right = 0;
+  for (std::size_t i = 0; i < predicted.size(); ++i) {
+    right += predicted[i].at(key) == examples[i].at(key) ? 1 : 0;
+    CHECK(predicted[i].at("example") == i);
+    double sum = 0, largest = 0;
+    for (const auto& score : predicted[i].at("scores")) {
+      sum += score.get<double>();
+      largest = std::max(largest, score.get<double>());
+    }
+    CHECK(sum == Approx(1));
+    const auto& scores = predicted[i].at("scores");
+    CHECK((labels ? scores.at(predicted[i].at(key).get<std::string>())
+                  : scores.at(predicted[i].at(key).get<std::size_t>())) == largest);
+  }
+  CHECK(nlohmann::json::parse(contents_of(output)).at("accuracy").get<double>() == Approx(right / 21.0));
+  // The same without the labels, on any layout; nothing is said of loss or accuracy.
+  for (const int ranks : {1, 2, 8}) {
+    CAPTURE(ranks);
+    const std::string predictions = folder.file("predictions.jsonl");
+    const Finished finished =
+        done(evaluate(ranks, bare, {"--predictions", predictions, "--output", output, "--force"}));
+    CHECK_FALSE(mentions(finished.out, "accuracy"));
+    CHECK_FALSE(mentions(finished.out, "loss"));
+    const auto result = nlohmann::json::parse(contents_of(output));
+    CHECK(result.at("examples") == 21);
+    CHECK_FALSE(result.contains("accuracy"));
+    std::int64_t chosen = 0;
+    for (const auto& label : result.at("labels")) chosen += label.at("chosen").get<std::int64_t>();
+    CHECK(chosen == 21);
+    const auto again = lines_of(contents_of(predictions));
+    REQUIRE(again.size() == 21);
+    for (std::size_t i = 0; i < again.size(); ++i) {
+      CHECK(again[i].at(key) == predicted[i].at(key));
+      for (const auto& [name, score] : again[i].at("scores").items()) {
+        const auto& other = predicted[i].at("scores");
+        CHECK(score.get<double>() ==
+              Approx((labels ? other.at(name) : other.at(std::stoul(name))).get<double>()).margin(1e-5));
+      }
+    }
+  }
+  require_refused(run_command(evaluate(1, bare, {}), 60), 3, {"bare.jsonl:1: no key \"" + key + "\"", "--predictions"});
+  const std::string mixed = folder.file("mixed.jsonl"), none = folder.file("none");
+  write_file(mixed, contents_of(labelled) + without);
+  require_refused(run_command(evaluate(2, mixed, {"--predictions", none}), 60), 3,
+                  {"mixed.jsonl: example 22 has no label, but the first example has one"});
+  require_refused(run_command(evaluate(1, bare, {"--predictions", output}), 60), 2, {"there is such a file"});
+  require_refused(run_command(evaluate(1, bare, {"--predictions", none, "--output", none}), 60), 2, {"name two"});
+  CHECK_FALSE(std::filesystem::exists(none));
+}
+
 TEST_CASE("fine-tuning: answers are learned on any layout and resumed exactly") {
   const TemporaryFolder folder;
   std::string lines,
@@ -209,6 +286,16 @@ TEST_CASE("fine-tuning: answers are learned on any layout and resumed exactly") 
   CHECK_FALSE(mentions(answers.out, "User:"));
   done({checkpoint_program(), "export", folder.file("one"), folder.file("exported")});
   CHECK(mentions(contents_of(folder.file("exported/tokenizer_config.json")), "'Assistant: ' + message['content']"));
+  // An import keeps a template for its export, with the tokens that this names.
+  nlohmann::json names = nlohmann::json::parse(contents_of(folder.file("exported/tokenizer_config.json")));
+  names.update({{"chat_template", "{{ bos_token }}{{ messages }}"}, {"bos_token", {{"content", "<s>"}}}});
+  write_file(folder.file("exported/tokenizer_config.json"), names.dump());
+  CHECK(mentions(done({checkpoint_program(), "import", folder.file("exported"), folder.file("imported")}).out,
+                 "its chat template is kept for exports"));
+  done({checkpoint_program(), "export", folder.file("imported"), folder.file("again")});
+  const auto again = nlohmann::json::parse(contents_of(folder.file("again/tokenizer_config.json")));
+  CHECK(again.at("chat_template") == "{{ bos_token }}{{ messages }}");
+  CHECK(again.at("bos_token") == "<s>");
   CHECK(mentions(done(run("cube", kCube)).out, "as predicted, to the byte"));
   check_trained_alike(folder.file("one"), folder.file("cube"));
   done(run("stopped", kCube, {"train.stop_after=5"}));

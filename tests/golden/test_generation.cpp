@@ -68,7 +68,7 @@ TEST_CASE("generation: greedy texts and beams are those of transformers") {
     const CheckpointReader checkpoint = open_named_checkpoint(world, saved.checkpoint, warnings);
     Config config = config_for_inference(checkpoint);
     config.run.device = "cpu";
-    InferenceModel model(config, world, start_compute(config.run, world, "", 0));
+    InferenceModel model(config, world, start_compute(config.run, config.precision.dtype(), world, "", 0));
     model.load(world, checkpoint);
     for (const json& wanted : all.at("cases")) {
       CAPTURE(wanted.dump());

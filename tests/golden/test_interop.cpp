@@ -267,6 +267,10 @@ TEST_CASE("export: the first family that has a place for all of a model", "[inte
       ErrorKind::configuration,
       {"gpt2: ", "qwen3: model.attention_softcap must be 0.0", "gemma: ", "model.attention_softcap must be 0.0"},
       [&] { format_of(model); });
+  model.attention_softcap = 0;
+  model.base_hidden_size = model.hidden_size / 2;  // logits with a factor
+  require_error(ErrorKind::configuration, {"gpt2: ", "qwen3: model.base_hidden_size must be left out"},
+                [&] { format_of(model); });
 }
 
 TEST_CASE("export: a model with experts needs a family with its shared experts", "[interop]") {

@@ -47,7 +47,7 @@ Trace train(const Config& config, const std::string& device, const std::string& 
     resolve(own, ranks, &facts);
     std::vector<std::string> warnings;
     own.run = choose_device(own.run, world, warnings);
-    Compute compute = start_compute(own.run, world, "one host", world.rank());
+    Compute compute = start_compute(own.run, own.precision.dtype(), world, "one host", world.rank());
     const ProcessGrid grid(world, grid_shape(own), compute.transport.get());
     Trainer trainer(own, grid, compute.backend, datasets);
     if (!from.empty()) trainer.resume(open_named_checkpoint(world, from, warnings));

@@ -12,6 +12,7 @@ std::vector<Row> rules() {
       "{names=[\"layers.*.mlp.*\"], learning_rate_factor=0.5, betas=[0.8, 0.9], epsilon=1e-6}]"};
   const std::vector<std::string> lion = {"optimizer.name=lion", "optimizer.betas=[0.9, 0.99]",
                                          "learning_rate.peak=1e-4"};
+  const std::vector<std::string> narrow = {"optimizer.moments_dtype=bf16"};
   return {
       {"sgd, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, sgd, ""},
       {"sgd, distributed",
@@ -70,6 +71,35 @@ std::vector<Row> rules() {
        groups,
        "groups, 2 x 2 x 2"},
       {"groups, interleaved, distributed", 1, 2, 4, with(kTwoChunks, {"optimizer.distributed=true"}), groups, ""},
+      {"bf16 moments, data 4", 1, 4, 1, {}, narrow, ""},
+      {"bf16 moments, 2 x 2 x 2", 2, 2, 2, {"parallel.sequence_parallel=true"}, narrow, ""},
+      {"bf16 moments, distributed",
+       2,
+       2,
+       2,
+       {"parallel.sequence_parallel=true", "optimizer.distributed=true"},
+       narrow,
+       "bf16 moments, 2 x 2 x 2"},
+      {"bf16 moments, interleaved", 1, 2, 4, with(kTwoChunks, {"optimizer.distributed=true"}), narrow, ""},
+      {"bf16 moments and compute", 2, 2, 2, {"precision.compute=bf16", "optimizer.distributed=true"}, narrow, ""},
+      {"bf16 moments, experts",
+       2,
+       4,
+       1,
+       {"parallel.sequence_parallel=true", "parallel.expert=2", "optimizer.distributed=true"},
+       with(narrow, {"moe.experts=4", "moe.top_k=4", "moe.every=2", "moe.ffn_hidden_size=32"}),
+       ""},
+      {"bf16 moments, sgd", 2, 2, 2, {"optimizer.distributed=true"}, with(sgd, narrow), ""},
+      {"bf16 moments, lion", 1, 4, 1, {"optimizer.distributed=true"}, with(lion, narrow), ""},
+      {"bf16 moments, muon", 2, 2, 2, {"parallel.sequence_parallel=true"}, with(kMuon, narrow), ""},
+      {"bf16 moments, muon, distributed",
+       2,
+       2,
+       2,
+       {"parallel.sequence_parallel=true", "optimizer.distributed=true"},
+       with(kMuon, narrow),
+       "bf16 moments, muon"},
+      {"bf16 moments, groups", 1, 4, 1, {"optimizer.distributed=true"}, with(groups, narrow), ""},
   };
 }
 

@@ -45,6 +45,8 @@ std::vector<Row> encoder_decoders() {
       {"T5, fp16", 4, 1, 1, fp16, megatron, ""},
       {"relative T5, micro-batch 4", 1, 1, 1, {"train.micro_batch_size=4"}, original, ""},
       {"relative T5, tensor 4", 4, 1, 1, {}, original, ""},
+      {"muP, relative T5, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out),
+       with(original, {"optimizer.scaling=mup", "model.base_hidden_size=16", "model.base_head_size=4"}), ""},
       {"relative T5, data 3", 1, 3, 1, {"train.micro_batch_size=2"}, original, ""},
       {"relative T5, pipeline 8", 1, 1, 8, {}, original, ""},
       {"relative T5, 2 x 2 x 2", 2, 2, 2, sequence, original, ""},

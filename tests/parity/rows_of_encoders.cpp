@@ -35,6 +35,7 @@ std::vector<Row> encoders() {
       {"BERT, ramp-up", 1, 2, 2, {}, with(pre, {"train.batch_ramp_up={start=4, increment=4, samples=16}"}), ""},
       {"BERT, bf16", 2, 2, 2, with(sequence, half), pre, ""},
       {"BERT, fp16", 4, 1, 1, fp16, pre, ""},
+      {"muP, BERT, 2 x 2 x 2", 2, 2, 2, sequence, with(pre, {"optimizer.scaling=mup", "model.base_hidden_size=8"}), ""},
       {"post-norm BERT, tensor 4", 4, 1, 1, {}, post, ""},
       {"post-norm BERT, data 3", 1, 3, 1, {"train.micro_batch_size=2"}, post, ""},
       {"post-norm BERT, 2 x 2 x 2", 2, 2, 2, sequence, post, ""},

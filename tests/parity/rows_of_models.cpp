@@ -28,6 +28,8 @@ std::vector<Row> variants() {
   const std::vector<std::string> capped = {"model.attention_softcap=0.01", "model.position_embedding=rope",
                                            "model.query_groups=2"};
   const std::vector<std::string> capped_alibi = {"model.attention_softcap=0.01", "model.position_embedding=alibi"};
+  const std::vector<std::string> mup = {"optimizer.scaling=mup", "model.base_hidden_size=8", "model.base_head_size=4",
+                                        "model.scale_embeddings=true"};
   const std::vector<std::string> half = {"precision.compute=bf16"};
   return {
       {"window, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out), window, ""},
@@ -69,6 +71,10 @@ std::vector<Row> variants() {
       {"capped scores, zero bubble", 2, 1, 2, zero, capped, ""},
       {"capped scores, bf16", 2, 2, 1, half, capped, ""},
       {"capped scores with ALiBi, 2 x 1 x 2", 2, 1, 2, sequence, capped_alibi, ""},
+      {"muP, 2 x 2 x 2", 2, 2, 2, with(sequence, shared_out), mup, ""},
+      {"muP, zero bubble", 2, 1, 2, zero, mup, ""},
+      {"muP, Muon", 2, 2, 2, with(sequence, shared_out), with(mup, with(kMuon, {"model.tie_embeddings=false"})), ""},
+      {"muP, bf16", 2, 2, 1, half, mup, ""},
       {"exact gelu", 2, 1, 2, zero, exact, ""},
       {"relu", 2, 1, 2, zero, relu, ""},
       {"tanh", 2, 1, 2, zero, tanh, ""},

@@ -96,9 +96,9 @@ void CpuDevice::copy_within(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-Backend make_cpu_backend(int threads) {
+Backend make_cpu_backend(int threads, Native16Bit native_16bit) {
   auto device = std::make_unique<CpuDevice>();
-  auto ops = std::make_unique<CpuOps>(*device, threads);
+  auto ops = std::make_unique<CpuOps>(*device, threads, choose_half_products(native_16bit, processor_features()));
   return {std::move(device), std::move(ops)};
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 
+#include "backend/cpu/half_products.h"
 #include "backend/cpu/thread_team.h"
 #include "backend/ops/ops.h"
 #include "backend/tensor/memory.h"
@@ -15,8 +16,10 @@ namespace megatron {
 
 class CpuOps final : public Ops {
  public:
-  /// `threads` per rank, at least 1. Errors are those of ThreadTeam.
-  explicit CpuOps(Allocator& allocator, int threads = 1) : allocator_(allocator), team_(threads) {}
+  /// `threads` per rank, at least 1. Errors are those of ThreadTeam. `products`: such as this processor has.
+  explicit CpuOps(Allocator& allocator, int threads = 1,
+                  HalfProducts products = choose_half_products(Native16Bit::automatic, processor_features()))
+      : allocator_(allocator), team_(threads), products_(products) {}
 
 #define MEGATRON_VERB(name, parameters, arguments) void name parameters override;
   MEGATRON_VERBS(MEGATRON_VERB)
@@ -35,6 +38,7 @@ class CpuOps final : public Ops {
 
   Allocator& allocator_;
   ThreadTeam team_;
+  HalfProducts products_;
   Buffer scratch_;
   std::size_t scratch_used_ = 0;  // the most that was asked for
 };

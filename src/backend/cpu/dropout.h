@@ -1,7 +1,8 @@
 // Dropout masks: a pure function of (key, sample, head, position, index), the same on every layout.
 //
 // Knows nothing of tensors: it fills a row of multipliers. Used by dropout.cpp (index = hidden element, head 0) and by
-// attention (index = key position, position = query position). Contract: Dropout in backend/ops/ops.h.
+// attention (index = key position, position = query position); optimizer.cpp rounds by the draws alone (index = column,
+// position = row). Contract: Dropout in backend/ops/ops.h.
 #pragma once
 
 #include <algorithm>

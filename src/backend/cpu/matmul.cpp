@@ -2,10 +2,11 @@
 // thread the product is whole.
 //
 // The blocks' extents decide which of its algorithms oneDNN takes and so the order of additions: the one verb whose
-// last bits may change with the number of threads. Its own threads would not help: they come in teams of changing size,
-// and wait for each other spinning.
+// last bits may change with the number of threads, though not those of native products of bf16. oneDNN's own threads
+// would not help: they come in teams of changing size, and wait for each other spinning.
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/few_rows.h"
+#include "backend/cpu/native_gemm.h"
 #include "backend/cpu/sgemm.h"
 #include "backend/cpu/widening_gemm.h"
 #include "backend/cpu/working_memory.h"
@@ -58,6 +59,8 @@ std::size_t share_of_thread(const MatmulArgs& args, ProductSize size) {
       bytes = few_rows::packed_bytes<T>(size.m, size.k);
     } else if constexpr (kHalf<T>) {
       bytes = widening_gemm_bytes(size);
+      // The larger of both, so that a plan holds on every processor.
+      if (args.a.dtype() == DType::bf16) bytes = std::max(bytes, native_gemm_bytes(size, args.c.dtype()));
     }
   });
   return bytes;
@@ -81,7 +84,8 @@ void multiply_few_rows(const MatmulArgs& args, ProductSize size, std::int64_t le
 
 /// The rows [top, bottom) and columns [left, right) of c. `memory`: scratch of this thread, for 16-bit inputs.
 template <class T>
-void multiply_block(const MatmulArgs& args, ProductSize block, std::int64_t top, std::int64_t left, float* memory) {
+void multiply_block(const MatmulArgs& args, HalfProducts products, ProductSize block, std::int64_t top,
+                    std::int64_t left, std::byte* memory) {
   const T* rows = args.a.as<T>() + top * (args.transpose_a ? 1 : args.a.stride(0));
   const T* columns = args.b.as<T>() + left * (args.transpose_b ? args.b.stride(0) : 1);
   const std::int64_t a_stride = args.a.stride(0), b_stride = args.b.stride(0), c_stride = args.c.stride(0);
@@ -91,10 +95,18 @@ void multiply_block(const MatmulArgs& args, ProductSize block, std::int64_t top,
           args.accumulate ? 1.0f : 0.0f, {args.c.as<float>() + at, c_stride});
   } else {
     const ProductInput<T> a{rows, a_stride, args.transpose_a}, b{columns, b_stride, args.transpose_b};
+    const auto multiply = [&](auto* c) {
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        if (products != HalfProducts::widened) {
+          return native_gemm(products, block, a, b, c, c_stride, args.accumulate, memory);
+        }
+      }
+      widening_gemm(block, a, b, c, c_stride, args.accumulate, reinterpret_cast<float*>(memory));
+    };
     if (args.c.dtype() == DType::f32) {
-      widening_gemm(block, a, b, args.c.as<float>() + at, c_stride, args.accumulate, memory);
+      multiply(args.c.as<float>() + at);
     } else {
-      widening_gemm(block, a, b, args.c.as<T>() + at, c_stride, args.accumulate, memory);
+      multiply(args.c.as<T>() + at);
     }
   }
 }
@@ -121,7 +133,7 @@ void CpuOps::matmul(const MatmulArgs& args) {
       const ProductSize part{down(row + 1) - down(row), across(column + 1) - across(column), k};
       std::byte* const own = memory + share * static_cast<std::size_t>(thread);
       if (few) return multiply_few_rows<T>(args, size, across(column), part.n, own);
-      multiply_block<T>(args, part, down(row), across(column), reinterpret_cast<float*>(own));
+      multiply_block<T>(args, products_, part, down(row), across(column), own);
     });
   });
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/dropout.h"
 #include "backend/ops/arguments.h"
 
 namespace megatron {
@@ -84,6 +85,30 @@ double sum_of_squares(const float* x, std::int64_t n) {
   return sum;
 }
 
+/// Elements of one row of the matrix, from `column` of it on.
+void round_row(std::uint64_t key, std::int64_t row, std::int64_t column, const float* x, BFloat16* y,
+               std::int64_t count) {
+  alignas(64) std::uint16_t draws[kDropoutBlock];
+  const DropoutRow random{.key = key, .position = static_cast<std::uint32_t>(row)};
+  std::int64_t skipped = column % kDropoutLanes;
+  auto group = static_cast<std::uint32_t>(column / kDropoutLanes);
+  while (count > 0) {
+    dropout_draws(random, group, draws);
+    const std::int64_t taken = std::min(count, kDropoutBlock - skipped);
+    if (taken == kDropoutBlock) {  // a fixed trip count vectorises without remainder loops
+#pragma omp simd
+      for (int i = 0; i < kDropoutBlock; ++i) y[i] = draw_bfloat16(x[i], draws[i]);
+    } else {
+      for (std::int64_t i = 0; i < taken; ++i) y[i] = draw_bfloat16(x[i], draws[skipped + i]);
+    }
+    x += taken;
+    y += taken;
+    count -= taken;
+    skipped = 0;
+    group += kDropoutBlock / kDropoutLanes;
+  }
+}
+
 }  // namespace
 
 void CpuOps::adamw(const AdamWArgs& args) {
@@ -133,6 +158,22 @@ void CpuOps::lion(const LionArgs& args) {
   if (*elements_of<float>("lion", args.skip, 1) != 0) return;
   team_.elements(n, [&](std::int64_t first, std::int64_t last) {
     step_by_signs(args, factor, gradient + first, m + first, value + first, last - first);
+  });
+}
+
+void CpuOps::round_stochastically(const RoundStochasticallyArgs& args) {
+  const std::int64_t n = args.x.elements(), columns = args.columns;
+  const float* x = elements_of<float>("round_stochastically", args.x, n);
+  BFloat16* y = elements_of<BFloat16>("round_stochastically", args.y, n);
+  internal_check(columns > 0 && args.first >= 0 && args.first_row >= 0 && args.first_column >= 0,
+                 "round_stochastically: no part of a box", columns, args.first, args.first_row, args.first_column);
+  team_.elements(n, [&](std::int64_t begin, std::int64_t end) {
+    while (begin < end) {
+      const std::int64_t row = (args.first + begin) / columns, column = (args.first + begin) % columns;
+      const std::int64_t count = std::min(end - begin, columns - column);
+      round_row(args.key, args.first_row + row, args.first_column + column, x + begin, y + begin, count);
+      begin += count;
+    }
   });
 }
 

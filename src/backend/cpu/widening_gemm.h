@@ -1,5 +1,5 @@
 // Products of 16-bit matrices: both inputs are widened tile by tile, into scratch small enough to stay in cache, and
-// multiplied in f32. No CPU without matrix units multiplies 16-bit floats faster than floats, and widening is a few
+// multiplied in f32, for processors that multiply no bf16 faster (native_gemm.h) and for fp16. Widening is a few
 // hundredths of the work. c is rounded once, also where it is a sum over tiles.
 //
 // On the calling thread alone. Knows pointers only, no tensors.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backend/ops/device.h"
+#include "base/core/native_16bit.h"
 
 namespace megatron {
 
@@ -14,8 +15,9 @@ class Communicator;
 class CountingOps;
 
 /// The CPU backend (src/backend/cpu) with `threads` for its mathematics, the calling one included; to be used by the
-/// thread that made it. Throws Error(configuration) if OpenMP's environment allows fewer.
-Backend make_cpu_backend(int threads = 1);
+/// thread that made it. Throws Error(configuration) if OpenMP's environment allows fewer, and if `native_16bit` is `on`
+/// where the processor multiplies no 16-bit floats.
+Backend make_cpu_backend(int threads = 1, Native16Bit native_16bit = Native16Bit::automatic);
 
 // The CUDA backend (cuda/). It is a separate library, which loads CUDA's own libraries: 150 MiB and more of every
 // process that loads them. So it is loaded when one of the functions that say so is called, and not before. In a build

@@ -293,6 +293,19 @@ struct JudgeStepArgs {
   Tensor norm, factor, skip, bad_loss;  ///< sets, f32 [1]
 };
 
+/// y = x in bf16, rounded up or down by chance so that its mean is x: adds a draw from 0 to 65535 to the bits of x and
+/// cuts the lower 16 off. What bf16 can hold stays, in all its bits, and so do infinity and NaN. Beyond the largest
+/// finite number, 3.39e38, the other neighbour is infinity. Draw of row r, column c of the whole matrix: 16-bit lane c
+/// % 8 of philox4x32<7>({c / 8, r, 0, 0}, key), as in Dropout. A vector is a matrix of one row.
+struct RoundStochasticallyArgs {
+  ConstTensor x;                                 ///< f32 [n]: from element `first` on those of a box, row by row
+  Tensor y;                                      ///< bf16 [n], sets
+  std::uint64_t key = 0;                         ///< random_key(seed, step, site)
+  std::int64_t first = 0;                        ///< element of the box, any
+  std::int64_t columns = 0;                      ///< width of the box
+  std::int64_t first_row = 0, first_column = 0;  ///< place of the box in the matrix
+};
+
 /// y = a normal variate of standard deviation `deviation` per element, by its global index in the whole parameter.
 /// Element e uses word pair of philox4x32<7>({e/4 low, e/4 high, 0, 0}, key): Box-Muller over words (0,1) and (2,3).
 /// y[rows, columns] is the box at (first_row, first_column) of a matrix with `global_columns` columns.

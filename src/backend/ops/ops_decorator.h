@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "backend/ops/device.h"
 #include "backend/ops/ops.h"
 
 namespace megatron {
@@ -41,5 +42,14 @@ class OpsDecorator : public Ops {
 
   std::unique_ptr<Ops> ops_;
 };
+
+/// Puts operations that decorate others around the backend's, which owns them.
+template <class Decorator>
+Decorator* put_around(Backend& backend) {
+  auto ops = std::make_unique<Decorator>(std::move(backend.ops));
+  Decorator* const decorator = ops.get();
+  backend.ops = std::move(ops);
+  return decorator;
+}
 
 }  // namespace megatron

@@ -50,6 +50,14 @@ inline BFloat16 to_bfloat16(float x) {
   return {static_cast<std::uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded)};
 }
 
+/// x rounded by a draw below 65536: to the neighbour further from zero for as many draws as x is 65536ths of the way
+/// there, so that the mean over all draws is x. What bf16 can hold stays; so do infinity and NaN.
+constexpr BFloat16 draw_bfloat16(float x, std::uint32_t draw) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t quiet_nan = (bits >> 16) | 0x40u;
+  return {static_cast<std::uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : (bits + draw) >> 16)};
+}
+
 inline Float16 to_float16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7FFFFFFFu;

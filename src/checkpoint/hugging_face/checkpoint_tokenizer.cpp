@@ -3,6 +3,7 @@
 #include "base/system/durable_file.h"
 #include "base/system/notes.h"
 #include "base/text/foreign_json.h"
+#include "checkpoint/hugging_face/chat_template.h"
 #include "checkpoint/store/files.h"
 #include "data/samples/chat_text.h"
 #include "data/shards/kept_tokenizer.h"
@@ -12,9 +13,6 @@
 namespace megatron {
 
 namespace {
-
-/// Where transformers looks for a template, next to tokenizers without a tokenizer_config.json of ours.
-constexpr const char* kChatTemplateFile = "chat_template.jinja";
 
 /// The special tokens that training here puts around a text.
 TextFrame text_frame(const ModelConfig& model) {
@@ -83,15 +81,18 @@ void carry_tokenizer(const CheckpointReader& source, const std::string& folder) 
 }
 
 void export_tokenizer(const Tokenizer& tokenizer, const ModelConfig& model, const TaskConfig& task, bool trained,
-                      const std::string& folder) {
+                      const nlohmann::json& imported_chat, const std::string& folder) {
   const std::string json_form =
       trained ? trained_tokenizer_json(tokenizer, text_frame(model)) : tokenizer.tokenizer_json();
   for (const TokenizerFile& file : tokenizer.files()) {
     if (file.name != kTokenizerFile) create_file_durably(folder + "/" + file.name, file.contents);
   }
-  const std::string chat = has_chat(task) ? jinja_template(chat_template_of(task), tokenizer) : "";
+  const nlohmann::json chat = has_chat(task)
+                                  ? nlohmann::json{{"chat_template", jinja_template(chat_template_of(task), tokenizer)}}
+                                  : imported_chat;
   if (json_form.empty()) {
-    if (!chat.empty()) create_file_durably(folder + "/" + kChatTemplateFile, chat);
+    const std::string text = one_chat_template(chat);
+    if (!text.empty()) create_file_durably(folder + "/" + kChatTemplateFile, text);
     return;
   }
   create_file_durably(folder + "/" + kTokenizerFile, json_form);

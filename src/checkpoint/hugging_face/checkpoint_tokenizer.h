@@ -21,9 +21,9 @@ void write_tokenizer_files(const Tokenizer& tokenizer, const std::string& folder
 
 /// For transformers: the tokenizer's own files, and what AutoTokenizer needs, if it has such a form. Of a model that
 /// was trained here, it frames a text as training did; an imported one keeps its file. A model that has learned answers
-/// also has the template of its conversations.
+/// also has the template of its conversations, others `imported_chat`, as kept_chat_template() has it.
 void export_tokenizer(const Tokenizer& tokenizer, const ModelConfig& model, const TaskConfig& task, bool trained,
-                      const std::string& folder);
+                      const nlohmann::json& imported_chat, const std::string& folder);
 
 /// The token that begins texts of an imported model, by the files of its tokenizer.
 inline constexpr const char* kBeginTokenKey = "begin_token";

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/system/durable_file.h"
+#include "checkpoint/hugging_face/chat_template.h"
 #include "checkpoint/hugging_face/checkpoint_tokenizer.h"
 #include "checkpoint/hugging_face/generation_tokens.h"
 #include "checkpoint/hugging_face/hugging_face_families.h"
@@ -177,7 +178,8 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
     const json description = exported_config(config, source, format, options.type, tokenizer.get());
     create_file_durably(folder.path() + "/config.json", description.dump(2) + "\n");
     if (tokenizer != nullptr) {
-      export_tokenizer(*tokenizer, config.model, task_of(source), source.state().step > 0, folder.path());
+      export_tokenizer(*tokenizer, config.model, task_of(source), source.state().step > 0, kept_chat_template(source),
+                       folder.path());
     }
     sync_path(folder.path());
     if (options.compare && !config.task.has_head()) {
@@ -324,6 +326,10 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   TrainingState state = imported_state(config, vocabulary.value_or(Vocabulary{.tokenizer = kUnknownTokenizer}));
   if (const std::vector<std::int32_t> ends = end_tokens_in(source, theirs); !ends.empty()) {
     state.extra[kEndTokensKey] = ends;
+  }
+  if (const json chat = chat_template_in(source, report.unusable_chat_template); !chat.is_null()) {
+    state.extra[kChatTemplateKey] = chat;
+    report.chat_template = true;
   }
   const std::string& file = options.vocab_file;
   const std::string folder = file.empty() ? source + "/" : file.substr(0, file.rfind('/') + 1);

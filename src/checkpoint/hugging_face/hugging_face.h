@@ -24,6 +24,8 @@ struct ConversionReport {
   std::string tokenizer_file;               ///< that an import's tokenizer was made from; empty: not of such a folder
   std::int64_t zero_rows = 0;               ///< rows for tokens that this program added to the vocabulary of an import
   std::int64_t left_out = 0;                ///< added tokens of an import that the model has no rows for
+  bool chat_template = false;               ///< an import has one, which is kept for exports
+  std::string unusable_chat_template;       ///< why an import's is not kept; empty if it is, or if there is none
   std::string unsupported_tokenizer;        ///< why an import could not use the folder's first file; empty if it could
   std::vector<std::string> lost;            ///< keys of the model that an export loses, as lost_in_format() says
   std::optional<LogitComparison> compared;  ///< unless it was not asked for

@@ -17,12 +17,24 @@ namespace {
 
 constexpr std::int64_t kBlock = static_cast<std::int64_t>(kHdf5BlockBytes / sizeof(float));
 
+/// The type of a dataset's numbers in memory: values are f32, and all states have the same.
+DType type_of(const std::vector<TensorSlice>& slices) {
+  const auto first = std::find_if(slices.begin(), slices.end(), [](const TensorSlice& one) { return one.count > 0; });
+  const DType type = first == slices.end() ? DType::f32 : first->value.dtype();
+  for (const TensorSlice& slice : slices) {
+    internal_check(slice.count == 0 || slice.value.dtype() == type, "states of several types", slice.name);
+  }
+  return type;
+}
+
 }  // namespace
 
 std::size_t snapshot_bytes(const std::vector<TensorSlice>& owned) {
-  std::int64_t numbers = 0;
-  for (const TensorSlice& slice : owned) numbers += slice.numbers();
-  return static_cast<std::size_t>(numbers) * sizeof(float);
+  std::size_t bytes = 0;
+  for (const TensorSlice& slice : owned) {
+    for_each_tensor(slice, [&](const Tensor& tensor) { bytes += tensor.bytes(); });
+  }
+  return bytes;
 }
 
 BackgroundSave::BackgroundSave(Communicator& world, Device& device, std::size_t bytes)
@@ -86,11 +98,10 @@ void BackgroundSave::write() {
       [this](const std::string& dataset, std::int64_t position) { return numbers(dataset, position); });
 }
 
-std::span<const float> BackgroundSave::numbers(const std::string& dataset, std::int64_t position) const {
+std::span<const float> BackgroundSave::numbers(const std::string& dataset, std::int64_t position) {
   verify(!abandoned_, ErrorKind::filesystem, "abandoned: the run has ended");
-  const FlatRange& place = datasets_.at(dataset);
-  const auto* const first = reinterpret_cast<const float*>(snapshot_.data()) + place.first;
-  return {first + position, static_cast<std::size_t>(std::min(kBlock, place.count - position))};
+  const Tensor& all = datasets_.at(dataset);
+  return as_floats(all.slice(0, position, std::min(kBlock, all.elements() - position)), widened_);
 }
 
 void BackgroundSave::start(const std::string& run_directory, const TrainingState& state,
@@ -101,11 +112,11 @@ void BackgroundSave::start(const std::string& run_directory, const TrainingState
   const std::size_t needed = snapshot_bytes(work_->owned());
   internal_check(needed <= snapshot_.bytes(), "a snapshot larger than its memory", needed, snapshot_.bytes());
   datasets_.clear();
-  std::int64_t first = 0;
+  std::size_t taken = 0;
   for (const std::string& dataset : datasets_with(state_names(work_->owned()))) {
-    const std::int64_t elements = elements_of(slices_in(dataset, work_->owned()));
-    datasets_[dataset] = {first, elements};
-    first += elements;
+    const std::vector<TensorSlice> slices = slices_in(dataset, work_->owned());
+    Tensor& all = datasets_[dataset] = snapshot_.tensor({elements_of(slices)}, type_of(slices), taken);
+    taken += all.bytes();
   }
   publishing_ = false;
   waited_ = 0;

@@ -64,14 +64,16 @@ class BackgroundSave {
   void await_copy();
   void begin_to_write();
   void write();
-  std::span<const float> numbers(const std::string& dataset, std::int64_t position) const;
+  std::span<const float> numbers(const std::string& dataset, std::int64_t position);
   void begin(std::function<void()> task);
   void collect();  ///< waits for the thread; rethrows what went wrong in it
 
   Communicator& world_;
   Device& device_;
-  Buffer snapshot_;                            // for each dataset all slices, one after the other: as in the file
-  std::map<std::string, FlatRange> datasets_;  // their places in it
+  Buffer snapshot_;                         // for each dataset all slices, one after the other: as in the file, but
+                                            // with the types that they have in memory
+  std::map<std::string, Tensor> datasets_;  // parts of it
+  std::vector<float> widened_;              // the writer's
   std::unique_ptr<SaveWork> work_;
   bool publishing_ = false;
   double worked_ = 0;  // seconds, of all that has been done so far for what is under way

@@ -1,7 +1,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "checkpoint/store/checkpoint.h"
@@ -22,10 +21,27 @@ namespace {
 constexpr std::int64_t kGapElements = 4096;
 constexpr std::int64_t kBlockElements = static_cast<std::int64_t>(kHdf5BlockBytes / sizeof(float));
 
+/// Reads numbers from element `first` of a dataset on: in place where they are f32, else through the block.
+void read_numbers_to(const Hdf5Array& dataset, std::int64_t first, Tensor target, std::vector<float>& block) {
+  const std::int64_t count = target.elements();
+  if (target.dtype() == DType::f32) {
+    dataset.read(static_cast<std::uint64_t>(first), target.as<float>(), static_cast<std::uint64_t>(count));
+    return;
+  }
+  block.resize(std::max(block.size(), static_cast<std::size_t>(std::min(count, kBlockElements))));
+  for (std::int64_t done = 0; done < count; done += kBlockElements) {
+    const std::int64_t now = std::min(count - done, kBlockElements);
+    dataset.read(static_cast<std::uint64_t>(first + done), block.data(), static_cast<std::uint64_t>(now));
+    set_numbers(target.slice(0, done, now), block.data());
+  }
+}
+
 /// Reads segments (ascending in the file) from one dataset into the wanted slices' values.
 void read_segments(const Hdf5Array& dataset, const std::vector<CopySegment>& segments,
                    const std::vector<TensorSlice>& wanted, std::vector<float>& block) {
-  const auto target = [&](const CopySegment& segment) { return wanted[segment.wanted].value.as<float>() + segment.to; };
+  const auto target = [&](const CopySegment& segment) {
+    return wanted[segment.wanted].value.slice(0, segment.to, segment.count);
+  };
   for (std::size_t begin = 0, end = 0; begin < segments.size(); begin = end) {
     const std::int64_t first = segments[begin].from;
     std::int64_t stop = first + segments[begin].count;
@@ -35,15 +51,13 @@ void read_segments(const Hdf5Array& dataset, const std::vector<CopySegment>& seg
       stop = longer;
     }
     if (end == begin + 1) {
-      dataset.read(static_cast<std::uint64_t>(first), target(segments[begin]),
-                   static_cast<std::uint64_t>(stop - first));
+      read_numbers_to(dataset, first, target(segments[begin]), block);
       continue;
     }
     block.resize(std::max(block.size(), static_cast<std::size_t>(stop - first)));
     dataset.read(static_cast<std::uint64_t>(first), block.data(), static_cast<std::uint64_t>(stop - first));
     for (std::size_t i = begin; i < end; ++i) {
-      std::memcpy(target(segments[i]), block.data() + (segments[i].from - first),
-                  static_cast<std::size_t>(segments[i].count) * sizeof(float));
+      set_numbers(target(segments[i]), block.data() + (segments[i].from - first));
     }
   }
 }
@@ -66,7 +80,6 @@ std::vector<std::string> CheckpointReader::states() const {
 // By file, in the order of each.
 std::vector<std::vector<CopySegment>> CheckpointReader::plan(const std::string& dataset,
                                                              const std::vector<TensorSlice>& wanted) const {
-  check_slices(wanted);
   std::vector<std::vector<CopySegment>> segments_by_file(files_.size());
   for (std::size_t index = 0; index < wanted.size(); ++index) {
     const TensorSlice& slice = wanted[index];
@@ -119,6 +132,7 @@ void CheckpointReader::read_numbers(const std::string& dataset, const std::vecto
 
 void CheckpointReader::read_numbers(const std::string& dataset, const std::vector<TensorSlice>& wanted,
                                     OpenDatasets& open) const {
+  check_slices(wanted);
   const std::vector<std::vector<CopySegment>> segments = plan(dataset, wanted);
   std::vector<float> block;
   for (std::size_t file = 0; file < files_.size(); ++file) {
@@ -147,13 +161,13 @@ std::vector<TensorSlice> in_small_slices(const std::vector<TensorSlice>& slices)
   return result;
 }
 
-/// The same slices in host memory, one after the other.
+/// The same slices in host memory, one after the other, each at a multiple of four bytes.
 std::vector<TensorSlice> in_host_memory(std::vector<TensorSlice> slices, const Buffer& memory) {
   std::size_t used = 0;
   for (TensorSlice& slice : slices) {
     for_each_tensor(slice, [&](Tensor& tensor) {
-      tensor = memory.tensor({slice.count}, DType::f32, used);
-      used += tensor.bytes();
+      tensor = memory.tensor({slice.count}, tensor.dtype(), used);
+      used += (tensor.bytes() + sizeof(float) - 1) / sizeof(float) * sizeof(float);
     });
   }
   return slices;

@@ -46,9 +46,9 @@ class DeviceNumbers {
     while (position - begin_ >= slices_[slice_].count) begin_ += slices_[slice_++].count;
     const std::int64_t first = position - begin_, count = std::min(kElements, slices_[slice_].count - first);
     const ConstTensor part = slices_[slice_].value.slice(0, first, count);
-    if (device_.is_host_memory()) return {part.as<float>(), static_cast<std::size_t>(count)};
+    if (device_.is_host_memory()) return as_floats(part, widened_);
     device_.copy_to_host(block_.data(), part.data(), part.bytes());
-    return {reinterpret_cast<const float*>(block_.data()), static_cast<std::size_t>(count)};
+    return as_floats(ConstTensor(block_.data(), part.shape(), part.dtype()), widened_);
   }
 
  private:
@@ -58,6 +58,7 @@ class DeviceNumbers {
   std::vector<TensorSlice> slices_;  // slices of the dataset that is being read
   Device& device_;
   Buffer block_;
+  std::vector<float> widened_;  // a block in f32
   std::size_t slice_ = 0;
   std::int64_t begin_ = 0;  // place of this slice in the dataset
 };

@@ -1,14 +1,17 @@
 #include "checkpoint/store/tensor_slices.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
+
+#include "base/core/half.h"
 
 namespace megatron {
 
 namespace {
 
 bool sound(const Tensor& tensor, std::int64_t count) {
-  return tensor.dtype() == DType::f32 && tensor.contiguous() && tensor.elements() == count;
+  return tensor && tensor.contiguous() && tensor.elements() == count;
 }
 
 bool sound(const TensorSlice& slice) {
@@ -25,9 +28,11 @@ bool sound(const TensorSlice& slice) {
   const std::vector<std::string> names = state_names(slice);
   if (std::adjacent_find(names.begin(), names.end()) != names.end()) return false;
   if (!std::all_of(names.begin(), names.end(), is_state_name)) return false;
-  bool tensors = true;
-  for_each_tensor(slice, [&](const Tensor& tensor) { tensors = tensors && tensor && sound(tensor, slice.count); });
-  return tensors;
+  return sound(slice.value, slice.count) && slice.value.dtype() == DType::f32 &&
+         std::all_of(slice.states.begin(), slice.states.end(), [&](const NamedState& state) {
+           const DType type = state.numbers.dtype();
+           return sound(state.numbers, slice.count) && (type == DType::f32 || type == DType::bf16);
+         });
 }
 
 }  // namespace
@@ -77,6 +82,24 @@ std::int64_t elements_of(const std::vector<TensorSlice>& slices) {
   std::int64_t elements = 0;
   for (const TensorSlice& slice : slices) elements += slice.count;
   return elements;
+}
+
+std::span<const float> as_floats(ConstTensor numbers, std::vector<float>& block) {
+  const auto count = static_cast<std::size_t>(numbers.elements());
+  if (numbers.dtype() == DType::f32) return {numbers.as<float>(), count};
+  block.resize(std::max(block.size(), count));
+  const auto* const from = numbers.as<BFloat16>();
+  std::transform(from, from + count, block.begin(), [](BFloat16 number) { return to_float(number); });
+  return std::span(block).first(count);
+}
+
+void set_numbers(Tensor numbers, const float* from) {
+  if (numbers.dtype() == DType::f32) {
+    std::memcpy(numbers.data(), from, numbers.bytes());
+  } else {
+    std::transform(from, from + numbers.elements(), numbers.as<BFloat16>(),
+                   [](float number) { return to_bfloat16(number); });
+  }
 }
 
 void check_slices(const std::vector<TensorSlice>& slices) {

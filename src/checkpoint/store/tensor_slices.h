@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,9 @@ inline constexpr const char *kValues = "value", *kSliceTable = "pieces";
 /// Whether a state may have this name: 1 to 64 of a-z, 0-9 and _, and no other meaning in a rank file.
 bool is_state_name(std::string_view name);
 
-/// Box inside the shape, range inside the box, tensors f32, contiguous and of `count` elements, states with names of
-/// their own. A violation is the program's own defect, found before a file is touched: internal error.
+/// Box inside the shape, range inside the box, tensors contiguous and of `count` elements, values f32, states f32 or
+/// bf16, with names of their own. A violation is the program's own defect, found before a file is touched: internal
+/// error.
 void check_slices(const std::vector<TensorSlice>& slices);
 
 /// The names of a slice's states, or of all slices' together, sorted.
@@ -33,6 +35,11 @@ std::vector<std::string> datasets_with(const std::vector<std::string>& states);
 std::vector<TensorSlice> slices_in(const std::string& dataset, const std::vector<TensorSlice>& slices);
 
 std::int64_t elements_of(const std::vector<TensorSlice>& slices);
+
+/// Numbers in the host's memory as files have them: in their place if they are f32, else in `block`.
+std::span<const float> as_floats(ConstTensor numbers, std::vector<float>& block);
+/// Sets numbers in the host's memory, f32 or bf16, to as many of a file's, to nearest even.
+void set_numbers(Tensor numbers, const float* from);
 
 /// Calls `body` with the value and each state of a slice.
 template <class Slice, class Body>

@@ -105,8 +105,8 @@ std::string suggest_preset(std::string_view name) {
 }
 
 bool set_by_presets(std::string_view key) {
-  constexpr std::string_view others[] = {"preset",         "vocab_size",        "vocab_multiple",
-                                         "hidden_dropout", "attention_dropout", "init_std"};
+  constexpr std::string_view others[] = {"preset",   "vocab_size",        "vocab_multiple",   "hidden_dropout",
+                                         "init_std", "attention_dropout", "base_hidden_size", "base_head_size"};
   return std::find(std::begin(others), std::end(others), key) == std::end(others);
 }
 

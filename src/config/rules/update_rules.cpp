@@ -52,6 +52,24 @@ void check_weight_decay(const Config& c, Violations& violations) {
   }
 }
 
+void check_scaling(const Config& c, Violations& violations) {
+  const ModelConfig& m = c.model;
+  if (kind_of(kScalings, c.optimizer.scaling) == Scaling::none) return;
+  if (m.base_hidden_size == 0) {
+    violations.add({"optimizer.scaling", "model.base_hidden_size"},
+                   "optimizer.scaling = \"{}\" needs model.base_hidden_size, the width that the learning rate, the "
+                   "weight decay and model.init_std are for",
+                   c.optimizer.scaling);
+  }
+  if (m.base_head_size > 0 && m.base_hidden_size == m.hidden_size && m.attention_heads > 0 &&
+      m.base_head_size != m.head_size()) {
+    violations.add({"model.base_head_size", "model.base_hidden_size"},
+                   "model.base_head_size = {} is not the model's head size, {}, and the model is of base_hidden_size = "
+                   "{} itself; leave it out",
+                   m.base_head_size, m.head_size(), m.base_hidden_size);
+  }
+}
+
 void check_parameter_groups(const Config& c, Violations& violations) {
   for (std::size_t i = 0; i < c.optimizer_groups.size(); ++i) {
     const ParameterGroupConfig& group = c.optimizer_groups[i];
@@ -119,6 +137,7 @@ void check_loss(const Config& c, Violations& violations) {
 void check_update(const Config& config, Violations& violations) {
   check_learning_rate(config, violations);
   check_weight_decay(config, violations);
+  check_scaling(config, violations);
   check_parameter_groups(config, violations);
   check_precision(config, violations);
   check_loss(config, violations);

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "base/core/native_16bit.h"
+
 namespace megatron {
 
 template <class Kind>
@@ -53,8 +55,19 @@ inline constexpr std::array kDrops{Choice{ExpertDrop::position, "position"}, Cho
 /// Factor of an orthogonal update of a weight [rows, columns], which is [out, in]: sqrt(max(1, rows / columns)) (Jordan
 /// et al. 2024), or 0.2 · sqrt(max(rows, columns)), with which learning rates of AdamW fit (Liu et al. 2025).
 enum class MuonScale { spectral, match_adam_rms };
-inline constexpr std::array kMuonScales{Choice{MuonScale::spectral, "spectral"},
-                                        Choice{MuonScale::match_adam_rms, "match_adam_rms"}};
+struct MuonScaleChoice {
+  MuonScale kind;
+  std::string_view name;
+  double rate_power;  ///< power of the width's factor that muP multiplies the learning rate with: what is missing for
+                      ///< an update whose spectral norm does not grow with the width (Yang, Simon and Bernstein 2023)
+};
+inline constexpr std::array kMuonScales{MuonScaleChoice{MuonScale::spectral, "spectral", 0},
+                                        MuonScaleChoice{MuonScale::match_adam_rms, "match_adam_rms", -0.5}};
+
+/// Width that learning rates, weight decay and initial deviations are for: the model's own, or model.base_hidden_size,
+/// from which those of this model follow (maximal update parametrization, Yang and Hu et al. 2022).
+enum class Scaling { none, mup };
+inline constexpr std::array kScalings{Choice{Scaling::none, "none"}, Choice{Scaling::mup, "mup"}};
 
 enum class RecomputeMode { none, selective, full };
 inline constexpr std::array kRecomputeModes{Choice{RecomputeMode::none, "none"},
@@ -64,5 +77,8 @@ inline constexpr std::array kRecomputeModes{Choice{RecomputeMode::none, "none"},
 enum class DeviceChoice { automatic, cpu, cuda };
 inline constexpr std::array kDevices{Choice{DeviceChoice::automatic, "auto"}, Choice{DeviceChoice::cpu, "cpu"},
                                      Choice{DeviceChoice::cuda, "cuda"}};
+
+inline constexpr std::array kNative16Bit{Choice{Native16Bit::automatic, "auto"}, Choice{Native16Bit::on, "on"},
+                                         Choice{Native16Bit::off, "off"}};
 
 }  // namespace megatron

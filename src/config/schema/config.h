@@ -92,6 +92,8 @@ struct ModelConfig {
   std::int64_t layers = 0, hidden_size = 0, attention_heads = 0;
   std::int64_t decoder_layers = 0;           // an encoder-decoder's, whose encoder has `layers`; 0: as many
   std::int64_t given_head_size = 0;          // 0: hidden_size / attention_heads; head_size() is either
+  std::int64_t base_hidden_size = 0;         // for optimizer.scaling = "mup"; 0: the model is of no other width's
+  std::int64_t base_head_size = 0;           // 0: = head_size()
   std::int64_t query_groups = 0;             // 0: = attention_heads
   std::int64_t attention_window = 0;         // positions that a token attends to, its own included; 0: all before it
   std::int64_t ffn_hidden_size = 0;          // 0: 4 · hidden_size; gated 8/3 · hidden_size, down to a multiple of 64
@@ -131,6 +133,16 @@ struct ModelConfig {
     return row != nullptr && row->gated;
   }
   std::int64_t head_size() const { return given_head_size > 0 ? given_head_size : hidden_size / attention_heads; }
+  /// The width that learning rates, weight decay and initial deviations are for.
+  std::int64_t base_width() const { return base_hidden_size > 0 ? base_hidden_size : hidden_size; }
+  /// Times which the model is wider than that.
+  double width_factor() const {
+    return base_hidden_size > 0 ? static_cast<double>(hidden_size) / static_cast<double>(base_hidden_size) : 1;
+  }
+  /// The head size in proportion to that of the model of this width.
+  double head_size_factor() const {
+    return base_head_size > 0 ? static_cast<double>(head_size()) / static_cast<double>(base_head_size) : 1;
+  }
   /// Channels of a head that are rotated: the first ones. (0.35 · 80 is 28, whatever a double makes of it.)
   std::int64_t rotary_size() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size()) * rotary_fraction * (1 + 1e-12));
@@ -247,8 +259,11 @@ struct OptimizerConfig {
   std::string weight_decay_schedule = "constant";
   std::optional<double> weight_decay_end = {};  // for a schedule that is not constant
   double clip_grad_norm = 1.0;
+  std::string scaling = "none";
+  std::string moments_dtype = "fp32";
   bool distributed = false;
 
+  DType moments() const { return moments_dtype == "bf16" ? DType::bf16 : DType::f32; }
   bool operator==(const OptimizerConfig&) const = default;
 };
 
@@ -378,6 +393,7 @@ struct RunConfig {
   std::string device = "auto";
   std::string communication = "auto";
   std::int64_t threads = 1;
+  std::string native_16bit = "auto";
   std::int64_t log_every = 1;
   std::int64_t metrics_every = 0;  // 0: as log_every
   double max_minutes = 0;          // 0: no limit
@@ -388,6 +404,7 @@ struct RunConfig {
   std::int64_t trace_events = 200'000;
 
   DeviceChoice device_choice() const { return kind_of(kDevices, device); }
+  Native16Bit native_16bit_choice() const { return kind_of(kNative16Bit, native_16bit); }
   std::int64_t metrics_interval() const { return metrics_every > 0 ? metrics_every : log_every; }
 
   bool operator==(const RunConfig&) const = default;

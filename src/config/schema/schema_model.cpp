@@ -26,10 +26,22 @@ std::vector<Key> model_keys() {
        "Layers of the decoder. For parallel.pipeline they follow the encoder's.", "", Fact::unless_default},
       {MEGATRON_KEY(model, hidden_size), noted(extent, "a multiple of attention_heads, unless head_size is given"), "",
        "required", "Width of the hidden state.", "", Fact::always},
+      {MEGATRON_KEY(model, base_hidden_size), extent.with("optimizer.scaling", {"mup"}), "", "none",
+       "Width of the model that [learning_rate], optimizer.weight_decay and init_std are for. This one is m = "
+       "hidden_size / base_hidden_size times as wide: its logits are multiplied by 1 / m, the initial weights of its "
+       "hidden matrices by 1 / √m, and learning rates by what the rule needs (docs/training.md). Other sizes do not "
+       "matter.",
+       "", Fact::unless_default},
       {MEGATRON_KEY(model, attention_heads), noted(extent, "a multiple of parallel.tensor"), "", "required",
        "Attention heads per layer.", "", Fact::always},
       {MEGATRON_KEY_IN(model, head_size, model.given_head_size), extent, "channels", "= hidden_size / attention_heads",
        "Size of a query, key or value of one head.", ""},
+      {MEGATRON_KEY(model, base_head_size),
+       noted(extent, "head_size, if base_hidden_size is hidden_size").with("optimizer.scaling", {"mup"}), "channels",
+       "= head_size",
+       "Head size of the model of base_hidden_size, where heads become larger with the width and not more. Attention "
+       "scores are divided by head_size / √base_head_size, which is √head_size where the size stays the same.",
+       "", Fact::unless_default},
       {MEGATRON_KEY(model, query_groups),
        noted(extent, "divides attention_heads; it and parallel.tensor divide evenly"), "", "= attention_heads",
        "Key/value heads: grouped-query attention; 1 is multi-query.", "", Fact::always},
@@ -110,7 +122,9 @@ std::vector<Key> model_keys() {
       {MEGATRON_KEY(model, tie_embeddings), any(), "", "", "Use the token embedding as the output projection.", "",
        Fact::always},
       {MEGATRON_KEY(model, scale_embeddings), any().with(family, {"gpt", "bert"}), "", "",
-       "Multiply word embeddings by √hidden_size, before positions are added (Gemma).", "", Fact::unless_default},
+       "Multiply word embeddings by √hidden_size, with base_hidden_size by its root, before positions are added "
+       "(Gemma).",
+       "", Fact::unless_default},
       {MEGATRON_KEY(model, embedding_norm), any().with(family, {"gpt", "bert"}), "", "",
        "Normalize embeddings before the first layer (BLOOM).", "", Fact::unless_default},
       {MEGATRON_KEY(model, bias), any(), "", "",
@@ -120,12 +134,15 @@ std::vector<Key> model_keys() {
       {MEGATRON_KEY(model, head_bias), any(), "", "", "Add a bias to the logits (Phi). BERT's always have one.", "",
        Fact::unless_default},
       {MEGATRON_KEY(model, scale_head), noted(any(), "with tie_embeddings only").with(family, {"t5"}), "", "",
-       "Divide what the logits are made of by √hidden_size (the original T5).", "", Fact::unless_default},
+       "Divide what the logits are made of by √hidden_size, with base_hidden_size by its root (the original T5).", "",
+       Fact::unless_default},
       {MEGATRON_KEY(model, hidden_dropout), dropout(), "", "", "Dropout after embedding, attention and feed-forward.",
        ""},
       {MEGATRON_KEY(model, attention_dropout), dropout(), "", "", "Dropout of the attention probabilities.", ""},
       {MEGATRON_KEY(model, init_std), in_fp32(above(0)), "", "",
-       "Standard deviation of initial weights. Output projections use it divided by √(2 · layers).", ""},
+       "Standard deviation of initial weights. Output projections use it divided by √(2 · layers). With "
+       "base_hidden_size it is that width's.",
+       ""},
   };
 }
 

@@ -145,8 +145,9 @@ std::vector<Key> run_keys() {
        ""},
       {MEGATRON_KEY(checkpoint, async), any(), "", "",
        "Write checkpoints in the background. The next update waits until they are copied into reserved memory: "
-       "on each rank what it saves, in all 12 bytes per parameter with AdamW. A save that comes while one is "
-       "being written waits for it. The last save, and one before a stop, are not in the background.",
+       "on each rank what it saves, in all 12 bytes per parameter with AdamW, 8 with moments in bf16. A save that "
+       "comes while one is being written waits for it. The last save, and one before a stop, are not in the "
+       "background.",
        ""},
       {MEGATRON_KEY(run, directory), path(), "", "", "Folder for everything that the run writes.", ""},
       {MEGATRON_KEY(run, device), one_of(names_of(kDevices)), "", "",
@@ -155,6 +156,10 @@ std::vector<Key> run_keys() {
        "What moves tensors between ranks. auto: NCCL if each rank has its own CUDA device, else MPI.", ""},
       {MEGATRON_KEY(run, threads), from_to(1, 1024), "threads per rank", "",
        "CPU threads. Two runs with the same number have the same bits; with another they agree to rounding.", ""},
+      {MEGATRON_KEY(run, native_16bit), one_of(names_of(kNative16Bit)), "", "",
+       "Multiply bf16 matrices by the CPU's own instructions for them (amx_bf16, avx512_bf16) instead of widening them "
+       "to fp32. auto: where that is faster. All ranks must do the same (docs/precision.md).",
+       ""},
       {MEGATRON_KEY(run, log_every), from_to(1, kMaxSteps), "updates", "",
        "Interval between progress lines. The loss of a line is the mean since the line before.", ""},
       {MEGATRON_KEY(run, metrics_every), from_to(0, kMaxSteps), "updates", "",

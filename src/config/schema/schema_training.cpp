@@ -98,7 +98,7 @@ std::vector<Key> recipe_keys() {
       {MEGATRON_KEY(loss, alpha), in_fp32(from_to(0, 1e6)).with("loss.name", {"key_tokens"}), "", "",
        "Additional weight for each occurrence.", ""},
       {MEGATRON_KEY(precision, compute), one_of({"fp32", "bf16", "fp16"}), "", "",
-       "Type of values and activations; sums, norms, losses and optimizer state are always fp32.", ""},
+       "Type of values and activations; sums, norms, losses and the optimizer's master copy are always fp32.", ""},
       {MEGATRON_KEY(precision, loss_scale), in_fp32(from_to(0, kMaxLossScale)), "", "",
        "Factor of the loss before the backward pass, by which the gradient is divided afterwards. 0: dynamic "
        "with compute \"fp16\", else 1.",
@@ -158,9 +158,24 @@ std::vector<Key> recipe_keys() {
        "Weight decay at the last step.", ""},
       {MEGATRON_KEY(optimizer, clip_grad_norm), in_fp32(at_least(0)), "", "",
        "Maximum norm of the whole gradient. 0: no clipping.", ""},
+      {MEGATRON_KEY(optimizer, scaling), noted(one_of(names_of(kScalings)), "\"mup\" needs model.base_hidden_size"), "",
+       "",
+       "Whether learning rates and initial weights are for the width of this model, or \"mup\": for that of "
+       "model.base_hidden_size, from which they are carried over to this one by maximal update parametrization. With "
+       "\"adamw\" and \"lion\" the rates of hidden matrices are divided by m, how many times wider the model is. A "
+       "weight decay is divided by the factor of its rate, so that their product is the same at every width.",
+       ""},
+      {MEGATRON_KEY(optimizer, moments_dtype), one_of({"fp32", "bf16"}), "", "",
+       "Type of the optimizer's states: the moments m and v of AdamW, the momentum m of others. bf16 halves their "
+       "memory. They are rounded up or down by chance, so that small changes add up; the chance depends on train.seed, "
+       "the update and the element alone, as in every layout and after a resume. Checkpoints hold fp32 numbers either "
+       "way, and a run may be resumed with the other type.",
+       ""},
       {MEGATRON_KEY(optimizer, distributed), any(), "", "",
        "Divide the optimizer state among the data ranks. Gradients are then always reduce-scattered during the "
-       "backward pass, independent of `parallel.overlap_gradients`.",
+       "backward pass, independent of `parallel.overlap_gradients`; with Muon and many more data ranks than layers "
+       "they "
+       "are all-reduced.",
        ""},
       {MEGATRON_KEY_IN(optimizer, groups, optimizer_groups),
        noted(any(), fmt::format("each with names or roles, or both; roles: {}", fmt::join(names_of(kRoles), ", "))), "",

@@ -102,6 +102,8 @@ constexpr KeyAlias kAliases[] = {
     {"gradient_checkpointing", "recompute.mode"},
     {"optim", "optimizer.name"},
     {"param_groups", "optimizer.groups"},
+    {"mup", "optimizer.scaling"},
+    {"mup_base_width", "model.base_hidden_size"},
     {"parameter_groups", "optimizer.groups"},
     {"beta1", "optimizer.betas"},
     {"beta2", "optimizer.betas"},

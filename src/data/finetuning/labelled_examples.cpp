@@ -63,6 +63,21 @@ std::int32_t number_of_label(const ExampleLine& line, const ExampleForm& form, s
                           numbered ? fmt::format(", or their numbers, 0 to {}", labels.size() - 1) : ""));
 }
 
+/// The label or answer of a line of JSON: none if it is null and may be.
+template <class T, class Read>
+void read_label(const ExampleLine& line, const ExampleForm& form, std::string_view key, std::optional<T>& label,
+                JsonReader& json, const Read& read) {
+  if (form.may_lack_labels && json.peek() == 'n') return json.skip_value();
+  set_once(line, key, label, read());
+}
+
+/// Whether a line has its label or answer. Error(data) if it must.
+template <class T>
+bool has_label(const ExampleLine& line, const ExampleForm& form, std::string_view key, const std::optional<T>& label) {
+  if (label || form.may_lack_labels) return label.has_value();
+  line.refuse(fmt::format("no key \"{}\"; megatron_eval --predictions predicts labels for texts without it", key));
+}
+
 // ---- JSON lines -----------------------------------------------------------------------------------------------------
 
 void read_pair(const ExampleLine& line, const ExampleForm& form, const TakeExample& take) {
@@ -74,15 +89,16 @@ void read_pair(const ExampleLine& line, const ExampleForm& form, const TakeExamp
     } else if (key == "text_b") {
       set_once(line, key, b, std::string(json.string(buffer)));
     } else if (key == "label") {
-      set_once(line, key, label,
-               json.peek() == '"' ? std::string(json.string(buffer)) : std::to_string(json.integer()));
+      read_label(line, form, key, label, json, [&] {
+        return json.peek() == '"' ? std::string(json.string(buffer)) : std::to_string(json.integer());
+      });
     } else {
       json.skip_value();
     }
   });
   required(line, "text_a", a);
   take({.texts = {{*a, b ? std::optional<std::string_view>(*b) : std::nullopt}},
-        .label = number_of_label(line, form, required(line, "label", label))});
+        .label = has_label(line, form, "label", label) ? number_of_label(line, form, *label) : -1});
 }
 
 void read_question(const ExampleLine& line, const ExampleForm& form, const TakeExample& take) {
@@ -96,7 +112,7 @@ void read_question(const ExampleLine& line, const ExampleForm& form, const TakeE
     } else if (key == "choices") {
       set_once(line, key, choices, read_strings(json));
     } else if (key == "answer") {
-      set_once(line, key, answer, json.integer());
+      read_label(line, form, key, answer, json, [&] { return json.integer(); });
     } else {
       json.skip_value();
     }
@@ -104,10 +120,11 @@ void read_question(const ExampleLine& line, const ExampleForm& form, const TakeE
   required(line, "context", context);
   const auto count = static_cast<std::int64_t>(required(line, "choices", choices).size());
   if (count != form.choices) line.refuse(fmt::format("{} choices, and task.choices = {}", count, form.choices));
-  if (required(line, "answer", answer) >= choices->size()) {
+  const bool answered = has_label(line, form, "answer", answer);
+  if (answered && *answer >= choices->size()) {
     line.refuse(fmt::format("\"answer\" is {}, and there are {} choices; the first one is 0", *answer, count));
   }
-  LabelledExample example{.texts = {}, .label = static_cast<std::int32_t>(*answer)};
+  LabelledExample example{.texts = {}, .label = answered ? static_cast<std::int32_t>(*answer) : -1};
   for (const std::string& choice : *choices) example.texts.push_back({*context, choice});
   take(example);
 }
@@ -120,7 +137,7 @@ struct Article {
   std::optional<std::vector<std::vector<std::string>>> options;
 };
 
-Article read_article(const ExampleLine& line) {
+Article read_article(const ExampleLine& line, const ExampleForm& form) {
   Article article;
   std::string buffer;
   line.visit_members([&](std::string_view key, JsonReader& json) {
@@ -131,17 +148,17 @@ Article read_article(const ExampleLine& line) {
     } else if (key == "options") {
       set_once(line, key, article.options, read_lists(json));
     } else if (key == "answers") {
-      set_once(line, key, article.answers, read_strings(json));
+      read_label(line, form, key, article.answers, json, [&] { return read_strings(json); });
     } else {
       json.skip_value();
     }
   });
   const std::size_t questions = required(line, "questions", article.questions).size();
   required(line, "article", article.text);
-  if (required(line, "options", article.options).size() != questions ||
-      required(line, "answers", article.answers).size() != questions) {
-    line.refuse(fmt::format("{} questions with {} lists of options and {} answers", questions, article.options->size(),
-                            article.answers->size()));
+  const std::size_t options = required(line, "options", article.options).size();
+  const std::size_t answers = has_label(line, form, "answers", article.answers) ? article.answers->size() : questions;
+  if (options != questions || answers != questions) {
+    line.refuse(fmt::format("{} questions with {} lists of options and {} answers", questions, options, answers));
   }
   return article;
 }
@@ -155,23 +172,27 @@ std::string answered(std::string_view question, std::string_view option) {
 }
 
 void read_article_questions(const ExampleLine& line, const ExampleForm& form, const TakeExample& take) {
-  const Article article = read_article(line);
+  const Article article = read_article(line, form);
   const std::string context = clean_text(*article.text);
   for (std::size_t i = 0; i < article.questions->size(); ++i) {
     const std::vector<std::string>& options = (*article.options)[i];
-    const std::string& answer = (*article.answers)[i];
     if (static_cast<std::int64_t>(options.size()) != form.choices) {
       line.refuse(
           fmt::format("question {} has {} options, and task.choices = {}", i + 1, options.size(), form.choices));
     }
-    if (answer.size() != 1 || answer[0] < 'A' || static_cast<std::size_t>(answer[0] - 'A') >= options.size()) {
-      line.refuse(fmt::format("the answer of question {} is \"{}\", and its options are A to {}", i + 1,
-                              printable(std::string_view(answer).substr(0, 60)),
-                              static_cast<char>('A' + std::min<std::size_t>(options.size(), 26) - 1)));
+    std::int32_t label = -1;
+    if (article.answers) {
+      const std::string& answer = (*article.answers)[i];
+      if (answer.size() != 1 || answer[0] < 'A' || static_cast<std::size_t>(answer[0] - 'A') >= options.size()) {
+        line.refuse(fmt::format("the answer of question {} is \"{}\", and its options are A to {}", i + 1,
+                                printable(std::string_view(answer).substr(0, 60)),
+                                static_cast<char>('A' + std::min<std::size_t>(options.size(), 26) - 1)));
+      }
+      label = answer[0] - 'A';
     }
     std::vector<std::string> texts;
     for (const std::string& option : options) texts.push_back(clean_text(answered((*article.questions)[i], option)));
-    LabelledExample example{.texts = {}, .label = answer[0] - 'A'};
+    LabelledExample example{.texts = {}, .label = label};
     for (const std::string& text : texts) example.texts.push_back({text, context});
     take(example);
   }
@@ -268,9 +289,10 @@ class TableReader {
       return form_.format == "tsv" ? std::string(cell) : clean_text(cell);
     };
     const std::string a = text(columns_->a), b = columns_->b ? text(*columns_->b) : "";
-    const std::int32_t label =
-        columns_->label ? number_of_label(line, form_, stripped(cells[*columns_->label])) : std::int32_t{-1};
-    take_({.texts = {{a, columns_->b ? std::optional<std::string_view>(b) : std::nullopt}}, .label = label});
+    const std::string_view label = columns_->label ? stripped(cells[*columns_->label]) : "";
+    const bool none = !columns_->label || (label.empty() && form_.may_lack_labels);
+    take_({.texts = {{a, columns_->b ? std::optional<std::string_view>(b) : std::nullopt}},
+           .label = none ? -1 : number_of_label(line, form_, label)});
   }
 
  private:

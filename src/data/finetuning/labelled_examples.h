@@ -29,6 +29,7 @@ struct ExampleForm {
   std::string format = "json";      ///< as task.format
   std::vector<std::string> labels;  ///< a classification's, by their number; empty: a multiple choice
   std::int64_t choices = 0;         ///< in a multiple choice: as every question has
+  bool may_lack_labels = false;     ///< an absent, null or empty label is none; else it is refused
 };
 
 /// A file's contents, and its name for messages.

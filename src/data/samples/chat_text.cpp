@@ -125,6 +125,46 @@ std::string message_of(std::string made, const ChatTemplate& chat, const Tokeniz
   return made;
 }
 
+namespace {
+
+/// Names in a text that vocabularies give their special tokens: <s>, </s>, <bos>, <eos>, Gemma's turns, <|NAME|>.
+std::vector<std::string> special_names_in(std::string_view text) {
+  constexpr std::array<std::string_view, 6> kNames = {"<s>",          "</s>", "<bos>", "<eos>", "<start_of_turn>",
+                                                      "<end_of_turn>"};
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; (begin = text.find('<', begin)) != std::string_view::npos; ++begin) {
+    const std::string_view name = text.substr(begin, text.find('>', begin) - begin + 1);
+    const bool barred = name.size() > 4 && name.starts_with("<|") && name.ends_with("|>");
+    if (barred || std::find(kNames.begin(), kNames.end(), name) != kNames.end()) names.emplace_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> foreign_special_tokens(const ChatTemplate& chat, const Tokenizer& tokenizer) {
+  const std::unique_ptr<Encoder> encoder = tokenizer.make_encoder();
+  const auto tokens = [&](const std::string& text, SpecialTokens special) {
+    std::vector<std::int32_t> ids;
+    std::vector<std::uint32_t> part_of;
+    encoder->encode_parts(std::array{TextPart{text, special}}, ids, part_of);
+    return ids;
+  };
+  std::vector<std::string> notes;
+  for (const RoleTemplate& role : chat) {
+    for (const auto& [place, text] : {std::pair("prefix", &role.prefix), std::pair("suffix", &role.suffix)}) {
+      for (const std::string& name : special_names_in(*text)) {
+        if (tokens(name, SpecialTokens::tokens) != tokens(name, SpecialTokens::text)) continue;
+        notes.push_back(fmt::format(
+            "task.{}_{} has \"{}\", which is no special token of this vocabulary and is learned as text; its "
+            "end-of-document token is \"{}\"",
+            role.role, place, name, tokenizer.eod_text()));
+      }
+    }
+  }
+  return notes;
+}
+
 std::string jinja_template(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   std::string text = "{% for message in messages %}";
   for (const RoleTemplate& role : chat) {

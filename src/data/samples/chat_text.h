@@ -31,6 +31,10 @@ std::string end_of_turn_text(const ChatTemplate& chat);
 /// end-of-document token at the end of the suffix makes no text, so `made` is without it.
 std::string message_of(std::string made, const ChatTemplate& chat, const Tokenizer& tokenizer);
 
+/// For the user: the special tokens of other vocabularies that texts of the template name, such as "</s>", where this
+/// vocabulary reads them as text. A sentence each, about keys of [task].
+std::vector<std::string> foreign_special_tokens(const ChatTemplate& chat, const Tokenizer& tokenizer);
+
 /// A Jinja template that renders `messages` as the text that training has, with the name of the end-of-document token
 /// at the end, unless the last message's suffix ends with it, or with add_generation_prompt up to the answer.
 std::string jinja_template(const ChatTemplate& chat, const Tokenizer& tokenizer);

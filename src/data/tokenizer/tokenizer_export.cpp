@@ -117,7 +117,7 @@ std::string trained_tokenizer_json(const Tokenizer& tokenizer, TextFrame frame) 
   return with_member(text, "post_processor", made.dump());
 }
 
-std::string write_tokenizer_config(const Tokenizer& tokenizer, std::int64_t longest, const std::string& chat_template) {
+std::string write_tokenizer_config(const Tokenizer& tokenizer, std::int64_t longest, const json& more) {
   json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                  {"eos_token", tokenizer.eod_text()},
                  {"model_max_length", longest},
@@ -129,7 +129,7 @@ std::string write_tokenizer_config(const Tokenizer& tokenizer, std::int64_t long
   for (const auto& [name, id] : names) {
     if (id >= 0) config[name] = tokenizer.decode(std::span(&id, 1));
   }
-  if (!chat_template.empty()) config["chat_template"] = chat_template;
+  if (more.is_object()) config.update(more);
   return config.dump(2) + "\n";
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "data/tokenizer/bpe_vocabulary.h"
@@ -21,8 +22,8 @@ enum class TextFrame { none, nothing_after, cls_sep };
 std::string trained_tokenizer_json(const Tokenizer& tokenizer, TextFrame frame);
 
 /// A tokenizer_config.json that names the class which takes tokenizer.json as it is. `longest`: tokens of a text.
-/// `chat_template`: of a model that has learned answers; may be empty.
+/// `more`: an object of further entries, which replace others; or null.
 std::string write_tokenizer_config(const Tokenizer& tokenizer, std::int64_t longest,
-                                   const std::string& chat_template = "");
+                                   const nlohmann::json& more = nullptr);
 
 }  // namespace megatron

@@ -11,28 +11,38 @@ namespace {
 
 class ByteEncoder final : public Encoder {
  public:
-  ByteEncoder() : Encoder(SpecialTokens::text) {}
+  ByteEncoder(const AddedTokens& added, SpecialTokens special) : Encoder(special), added_(added), special_(special) {}
 
  private:
   void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
+    if (special_ == SpecialTokens::text && output.part_of == nullptr) return add_bytes(text, borders, output);
+    added_.split(
+        text, borders, [&](std::string_view part, const PartBorders& inside) { add_bytes(part, inside, output); },
+        [&](std::int32_t id, std::uint32_t part) { output.add(id, part); });
+  }
+
+  static void add_bytes(std::string_view text, const PartBorders& borders, TokenOutput& output) {
     const std::size_t start = output.ids.size();
     output.ids.resize(start + text.size());
     for (std::size_t i = 0; i < text.size(); ++i) output.ids[start + i] = static_cast<unsigned char>(text[i]);
     if (output.part_of == nullptr) return;
     for (std::size_t i = 0; i < text.size(); ++i) output.part_of->push_back(borders.part_at(i));
   }
+
+  const AddedTokens& added_;
+  SpecialTokens special_;
 };
 
 }  // namespace
+
+ByteTokenizer::ByteTokenizer() : added_({{.content = std::string(kEndOfText), .id = kEnd, .special = true}}) {}
 
 std::uint64_t ByteTokenizer::hash() const {
   return hash_name("tokenizer byte: id = byte, 256 = end of document");
 }
 
 std::unique_ptr<Encoder> ByteTokenizer::make_encoder(SpecialTokens special) const {
-  verify(special == SpecialTokens::text, ErrorKind::configuration,
-         "the byte tokenizer has no special tokens; leave --special-tokens out");
-  return std::make_unique<ByteEncoder>();
+  return std::make_unique<ByteEncoder>(added_, special);
 }
 
 std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {

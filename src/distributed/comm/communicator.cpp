@@ -223,12 +223,13 @@ Pending Communicator::start_broadcast(Tensor values, int root, const Holding<Hol
   check_tensor(values, "broadcast", name_);
   internal_check(root >= 0 && root < size_, "broadcast from a rank outside the group", root, size_);
   if (values.elements() == 0) return {};
-  const std::uint64_t check = starts({Verb::broadcast, said, values, values, root}).ticket;
+  const CollectiveCheck::Started check = starts({Verb::broadcast, said, values, values, root});
   if (size_ == 1) return {};
   const Waiting what{Verb::broadcast, root, bytes_of(values)};
   const Range range(ranges(), starts(what));
-  return pending(do_broadcast(values, root), root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0,
-                 messages_of_broadcast(values.elements(), width_of(values), root, rank_, size_), what, check);
+  return pending(do_broadcast(check.output, root),
+                 root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0,
+                 messages_of_broadcast(values.elements(), width_of(values), root, rank_, size_), what, check.ticket);
 }
 
 Pending Communicator::start_all_to_all(ConstTensor send, Tensor receive, const Holding<Hold::divided>& said) {

@@ -57,12 +57,12 @@ inline constexpr Partial kModelSums{"squares and losses of a rank's part of the 
 inline constexpr Partial kExpertSquares{"squares of a rank's experts", Group::expert};
 inline constexpr Partial kCopySums{"squares and losses of a copy", Group::copies};
 inline constexpr Replicated kVerdict{"norm and flags of an update", Group::world};
-inline constexpr Divided kBucketDirections{"directions of a rank's part of a bucket", Group::copies};
-inline constexpr Divided kExpertBucketDirections{"directions of a rank's part of experts", Group::expert_copies};
 inline constexpr Divided kMatrixParts{"parts of matrices", Group::tensor, Reduce::sum, Equal::by_chance};
 inline constexpr Divided kNewWeights{"a rank's part of new weights", Group::copies, Reduce::sum, Equal::by_chance};
 inline constexpr Divided kNewExpertWeights{"a rank's part of experts' new weights", Group::expert_copies, Reduce::sum,
                                            Equal::by_chance};
+inline constexpr Own kOwnersWeights{"new weights of the rank that updates them", Group::copies};
+inline constexpr Own kOwnersExpertWeights{"new weights of experts of the rank that updates them", Group::expert_copies};
 
 // Between stages.
 inline constexpr Own kStageOutput{"a stage's output", Group::pipeline};

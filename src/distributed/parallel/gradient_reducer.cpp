@@ -43,14 +43,14 @@ void GradientReducer::Axis::add(const Parameter& parameter, const std::vector<Fl
   }
 }
 
-void GradientReducer::reduce_from(std::int64_t element) {
-  while (not_started_ > 0 && store_.buckets()[not_started_ - 1].first >= element) {
+void GradientReducer::reduce_from(int parameter) {
+  while (not_started_ > 0 && store_.buckets()[not_started_ - 1].first_parameter >= parameter) {
     const std::size_t bucket = --not_started_;
-    const Bucket whole = store_.buckets()[bucket];
+    const Bucket& whole = store_.buckets()[bucket];
     Communicator& copies = grid_.copies(whole.copies);
     const Partial& said = whole.copies == CopyGroup::experts ? kExpertGradients : kGradients;
     const Tensor gradients = store_.gradients().slice(0, whole.first, whole.count);
-    if (!store_.sharded()) {
+    if (!store_.sharded() || !whole.equal_parts) {
       sums_[bucket] = copies.start_all_reduce(gradients, said);
     } else {
       const FlatRange part = store_.part_of(bucket, shard_);

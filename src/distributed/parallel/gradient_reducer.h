@@ -10,9 +10,9 @@
 namespace megatron {
 
 /// The copies come first, each bucket over those of its group, while the backward still runs if reduce_from() is called
-/// (it runs against the order of the buffer); then the other groups, in the order in which the constructor adds them.
+/// (it runs against the order of declaration); then the other groups, in the order in which the constructor adds them.
 /// The sums are the same numbers either way. With shards (distributed optimizer) each rank of the copies gets only the
-/// sums for the shard that it updates.
+/// sums for the shard that it updates, or all where parts are unequal.
 class GradientReducer {
  public:
   /// The store must be allocated; both must outlive the reducer.
@@ -21,9 +21,10 @@ class GradientReducer {
   /// With the other groups' sums of what another of this rank's copies owns: for planning.
   GradientReducer(const ProcessGrid& grid, const ParameterStore& store, Shard shard);
 
-  /// In the backward of a step's last micro-batch: nothing more is added to the gradients from this flat element on.
-  /// Starts the sums of the buckets that lie there, and moves along what is in flight.
-  void reduce_from(std::int64_t element);
+  /// In the backward of a step's last micro-batch: nothing more is added to the gradients of this parameter, by its
+  /// index, and of those declared after it. Starts the sums of the buckets that have no others, and moves along what is
+  /// in flight.
+  void reduce_from(int parameter);
   /// After the last backward: starts what was not, waits for all, and sums over the other groups. `scratch` holds the
   /// small ones packed together.
   void finish(Ops& ops, Arena& scratch);

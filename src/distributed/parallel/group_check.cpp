@@ -222,15 +222,15 @@ std::vector<TensorPrint> GroupCheck::expected_of(const CheckedCall& call, const 
   }
 }
 
-// No layer may read the others' parts while they are on their way: they become NaN.
-void GroupCheck::keep_back(Open& open, ConstTensor part) {
+// Nothing may read what is on its way: it becomes NaN, but for this rank's own part of it.
+void GroupCheck::keep_back(Open& open, int parts, int own) {
   open.memory = Buffer(device_ != nullptr ? static_cast<Allocator&>(*device_) : host_memory(), open.output.bytes());
   open.result = open.memory.tensor(open.output.shape(), open.output.dtype());
   if (!is_float(open.output.dtype())) return;
-  const std::vector<std::byte> nan(part.bytes(), std::byte{0xFF});
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (static_cast<int>(i) == rank_) continue;
-    auto* const to = static_cast<std::byte*>(open.output.data()) + i * nan.size();
+  const std::vector<std::byte> nan(open.output.bytes() / static_cast<std::size_t>(parts), std::byte{0xFF});
+  for (int i = 0; i < parts; ++i) {
+    if (i == own) continue;
+    auto* const to = static_cast<std::byte*>(open.output.data()) + static_cast<std::size_t>(i) * nan.size();
     if (device_ == nullptr) {
       std::memcpy(to, nan.data(), nan.size());
     } else {
@@ -267,7 +267,8 @@ CollectiveCheck::Started GroupCheck::starts(const CheckedCall& call) {
     if (call.verb != Verb::all_to_all) require_hold(call.verb, call.said, ranks);
     open.expected = expected_of(call, ranks);
     open.own = ranks[static_cast<std::size_t>(rank_)].prints[0].bits;
-    if (call.verb == Verb::all_gather) keep_back(open, call.input);
+    if (call.verb == Verb::all_gather) keep_back(open, static_cast<int>(members_.size()), rank_);
+    if (call.verb == Verb::broadcast && call.peer != rank_) keep_back(open, 1, -1);
   }
   const Tensor result = open.result;
   open_.emplace(++last_ticket_, std::move(open));

@@ -59,7 +59,7 @@ class GroupCheck final : public CollectiveCheck {
   std::string list_of(const std::vector<int>& ranks) const;
   std::vector<TensorPrint> prints(ConstTensor values, int parts);
   std::vector<TensorPrint> expected_of(const CheckedCall& call, const std::vector<Seen>& ranks) const;
-  void keep_back(Open& open, ConstTensor part);
+  void keep_back(Open& open, int parts, int own);
   void send_print(const CheckedCall& call);
   void check_result(const Open& open);
 

@@ -3,17 +3,9 @@
 #include <algorithm>
 
 #include "base/core/philox.h"
+#include "distributed/parallel/matrix_shards.h"
 
 namespace megatron {
-
-namespace {
-constexpr std::int64_t kAlignment = 16;  // elements: 64 bytes of f32
-
-std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
-}  // namespace
 
 Shards all_copies(const GridShape& shape) {
   return {shape.copies(CopyGroup::dense), shape.copies(CopyGroup::experts)};
@@ -27,8 +19,9 @@ int ParameterStore::declare(Parameter parameter, bool adjacent) {
   internal_check(values_.empty(), "parameter declared after the store was allocated");
   internal_check(names_.insert(parameter.name).second, "two parameters of one name on one rank");
   parameter.adjacent = adjacent;
+  parameter.index = static_cast<int>(parameters_.size());
   parameters_.push_back(std::move(parameter));
-  return static_cast<int>(parameters_.size()) - 1;
+  return parameters_.back().index;
 }
 
 int ParameterStore::declare_constant(const std::string& name, std::vector<float> numbers) {
@@ -52,9 +45,9 @@ int ParameterStore::declare_state(ModelState state) {
 std::size_t ParameterStore::constant_bytes() const {
   std::int64_t elements = 0;
   for (const Constant& constant : constants_) {
-    elements += round_up(static_cast<std::int64_t>(constant.numbers.size()), kAlignment);
+    elements += round_up(static_cast<std::int64_t>(constant.numbers.size()), kFlatAlignment);
   }
-  for (const ModelState& state : states_) elements += round_up(state.elements(), kAlignment);
+  for (const ModelState& state : states_) elements += round_up(state.elements(), kFlatAlignment);
   return static_cast<std::size_t>(elements) * sizeof(float);
 }
 
@@ -66,6 +59,13 @@ void ParameterStore::mark_tied(int index, int tie, bool owner) {
 
 void ParameterStore::mark_measured(int index, int by) {
   parameters_[static_cast<std::size_t>(index)].measured_by = by;
+}
+
+void ParameterStore::mark_matrix(int index, double cost) {
+  internal_check(values_.empty() && cost > 0, "a matrix is marked after the store was allocated, or without a cost",
+                 cost);
+  parameters_[static_cast<std::size_t>(index)].matrix_cost = cost;
+  may_have_matrices_ = true;
 }
 
 void ParameterStore::set_views(Tensor values, Tensor gradients) {
@@ -85,6 +85,11 @@ void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
                  "copies of experts are some of those of dense parameters", shards.dense, shards.experts);
   shards_ = shards;
   const std::int64_t enough = std::max(bucket_elements, parameter_elements() / kMostBuckets);
+  if (sharded() && may_have_matrices_) {
+    buckets_ = lay_out_matrix_shards(parameters_, shards, enough);
+    if (!buckets_.empty()) flat_elements_ = buckets_.back().end();
+    return;
+  }
   const auto alone = [&](const Parameter& parameter) { return sharded() && parameter.tie != kNone; };
   const Parameter* last = nullptr;
   Bucket bucket;  // the one that is open
@@ -92,12 +97,13 @@ void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
     const bool with_last = last != nullptr && last->copies == parameter.copies;
     if (!parameter.adjacent) {
       if (bucket.count >= enough || !with_last || alone(parameter) || alone(*last)) close_bucket(bucket);
-      flat_elements_ = round_up(flat_elements_, kAlignment);
+      flat_elements_ = round_up(flat_elements_, kFlatAlignment);
     }
     internal_check(!parameter.adjacent || with_last, "parameters that lie side by side are summed together");
     if (bucket.count == 0) {
       bucket.first = flat_elements_;
       bucket.copies = parameter.copies;
+      bucket.first_parameter = parameter.index;
     }
     parameter.first = flat_elements_;
     flat_elements_ += parameter.elements();
@@ -111,15 +117,21 @@ void ParameterStore::close_bucket(Bucket& bucket) {
   if (bucket.count == 0) return;
   if (sharded()) {
     bucket.count =
-        round_up(bucket.count, kAlignment * shards_.of(bucket.copies));  // every shard's part begins aligned, too
+        round_up(bucket.count, kFlatAlignment * shards_.of(bucket.copies));  // every shard's part begins aligned, too
     flat_elements_ = bucket.end();
   }
   buckets_.push_back(bucket);
   bucket = {};
 }
 
+const Bucket& ParameterStore::bucket_of(const Parameter& parameter) const {
+  return *std::partition_point(buckets_.begin(), buckets_.end(),
+                               [&](const Bucket& bucket) { return bucket.end() <= parameter.first; });
+}
+
 FlatRange ParameterStore::part_of(std::size_t bucket, Shard shard) const {
-  const Bucket whole = buckets_[bucket];
+  const Bucket& whole = buckets_[bucket];
+  internal_check(whole.equal_parts, "an equal part of a bucket that has others");
   const std::int64_t count = whole.count / shards_.of(whole.copies);
   return {whole.first + shard.of(whole.copies) * count, count};
 }
@@ -127,7 +139,11 @@ FlatRange ParameterStore::part_of(std::size_t bucket, Shard shard) const {
 std::vector<FlatRange> ParameterStore::owned_by(Shard shard) const {
   if (!sharded()) return {{0, flat_elements_}};
   std::vector<FlatRange> owned;
-  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) owned.push_back(part_of(bucket, shard));
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = buckets_[i];
+    const auto copy = static_cast<std::size_t>(shard.of(bucket.copies));
+    owned.push_back(bucket.owned.empty() ? part_of(i, shard) : bucket.owned[copy]);
+  }
   return owned;
 }
 

@@ -1,8 +1,8 @@
 // Parameter: the one record that says what a weight is, which part of it this rank holds, and who answers for it.
 //
 // Initialisation, gradient sums, the norm, weight decay, checkpointing and reshaping read this record and nothing else.
-// ParameterStore owns the memory: one flat buffer of values, one of f32 gradients, in the order of declaration; and a
-// little one of constants.
+// ParameterStore owns the memory: one flat buffer of values, one of f32 gradients, in the order of declaration or,
+// where shards hold whole matrices, in that of matrix_shards.h; and a little one of constants.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,11 @@ struct Parameter {
   int measured_by = kNone;  ///< index of the parameter whose gradient is the scale for errors of this one's, which is 0
                             ///< in exact arithmetic, or nearly
   Initialization initialization;
+  bool fixed_size = false;  ///< no dimension grows with the model's width: a bias of logits
+  double matrix_cost = 0;   ///< > 0: its update needs the whole box, and is this much work for a rank. Other updates
+                            ///< work element by element
 
+  int index = kNone;       ///< among the store's parameters, in the order of declaration
   bool adjacent = false;   ///< lies directly after its predecessor
   std::int64_t first = 0;  ///< first element in the flat buffers, from allocate() on
   Tensor value;            ///< view of box.extent
@@ -81,7 +85,7 @@ struct ModelState : Parameter {
   std::int64_t row = 0;  ///< its row of the counts that change it: the layer's place among those that have such numbers
 };
 
-/// A state of the optimizer: f32, one number per element of a parameter.
+/// A state of the optimizer: f32 or bf16, one number per element of a parameter.
 struct NamedState {
   std::string name;  ///< as its update rule and checkpoints have it: "m"
   Tensor numbers;
@@ -93,7 +97,7 @@ inline Tensor numbers_of(const std::vector<NamedState>& states, std::string_view
 }
 
 /// A slice that a checkpoint reads or writes: `count` elements of a parameter's box, from flat element `first` of the
-/// box on, with the states that the optimizer keeps of them. All f32, contiguous, [count].
+/// box on, with the states that the optimizer keeps of them. All contiguous [count]; the value f32, states f32 or bf16.
 struct TensorSlice {
   std::string name;
   Shape global_shape;
@@ -112,9 +116,14 @@ struct FlatRange {
   std::int64_t end() const { return first + count; }
 };
 
-/// A range that is summed, and cut into shards, as one.
+/// A range that is summed, and shared out among copies, as one.
 struct Bucket : FlatRange {
   CopyGroup copies = CopyGroup::dense;
+  int first_parameter = kNone;  ///< the least index of those that lie in it
+  /// Where copies own whole matrices: the range of each that has its parameters. Otherwise each has an equal part.
+  std::vector<FlatRange> owned = {};
+  /// Every copy's part is as long, and owned ranges begin with it. Otherwise owned ranges lie one after the other.
+  bool equal_parts = true;
 };
 
 /// How many ranks of each copy group divide the optimizer's state among them: 1, or all.
@@ -150,6 +159,12 @@ class ParameterStore {
   /// errors.
   void mark_measured(int index, int by);
 
+  /// Says that the parameter's update needs the whole matrix, and is this much work: a function of what all ranks know
+  /// that hold a part of it. Before allocate().
+  void mark_matrix(int index, double cost);
+  /// Says that some rank may have such parameters: other experts of a layer, perhaps. All copies must lay out alike.
+  void expect_matrices() { may_have_matrices_ = true; }
+
   /// Registers numbers that layers compute with and that are not trained (slopes, frequencies): f32, on the device from
   /// allocate() on. Those of an equal name are the same and kept once. Returns their index.
   int declare_constant(const std::string& name, std::vector<float> numbers);
@@ -160,6 +175,7 @@ class ParameterStore {
   /// Allocates both flat buffers and sets the views; gradients are `f32` whatever the values are. After this nothing
   /// can be declared. With `shards` every bucket is padded so that it can be cut into as many equal parts as its group
   /// has, and a tied parameter is a separate bucket: its parts are then the same elements on each of its stages.
+  /// Buckets of matrices that are updated whole are shared out as matrix_shards.h says.
   void allocate(Device& device, DType value_type, Shards shards = {}, std::int64_t bucket_elements = kBucketElements);
   /// Values alone, for models that only run forward: gradients() stays empty.
   void allocate_values(Device& device, DType value_type);
@@ -188,14 +204,16 @@ class ParameterStore {
   Tensor values() const { return values_; }                      ///< flat [flat_elements]
   Tensor gradients() const { return gradients_; }                ///< flat f32 [flat_elements]; gaps stay 0
 
-  /// All parameters, in pieces that end after a parameter and hold about bucket_elements of one copy group each: what
-  /// is summed as one, perhaps while the backward still runs.
+  /// All parameters, in pieces that hold about bucket_elements of one copy group each: what is summed as one, perhaps
+  /// while the backward still runs. In the buffer's order, which is that of their first parameters.
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// The bucket that has the parameter.
+  const Bucket& bucket_of(const Parameter& parameter) const;
   bool sharded() const { return shards_.dense > 1; }
-  /// The part of a bucket that belongs to a rank of its copies, where there are shards.
+  /// The part of a bucket of equal parts that belongs to a rank of its copies, where there are shards.
   FlatRange part_of(std::size_t bucket, Shard shard) const;
-  /// The ranges whose optimizer state a rank keeps: its part of every bucket, or everything (in one range) where there
-  /// are no shards. In the buffer's order.
+  /// The ranges whose optimizer state a rank keeps: one of every bucket, which may be empty, or everything (in one
+  /// range) where there are no shards. In the buffer's order.
   std::vector<FlatRange> owned_by(Shard shard) const;
   /// The parts of a parameter that lie in `ranges`, which are in the buffer's order.
   static std::vector<FlatRange> parts_in(const Parameter& parameter, const std::vector<FlatRange>& ranges);
@@ -224,6 +242,7 @@ class ParameterStore {
   Buffer value_buffer_, gradient_buffer_;
   Tensor values_, gradients_;
   std::vector<Bucket> buckets_;
+  bool may_have_matrices_ = false;
   Shards shards_;
 };
 

@@ -1,6 +1,7 @@
 // ParameterAllGather: the distributed optimizer's second half. Every rank of a bucket's copies updates its part of the
 // bucket's values; here the parts are gathered, bucket by bucket in the order of the buffer, so that the values that a
-// forward needs first come first. Owns the gathers in flight, no memory of tensors.
+// forward needs first come first. Parts that are not of one length are broadcast by their owners. Owns the gathers in
+// flight, no memory of tensors.
 #pragma once
 
 #include <vector>
@@ -32,9 +33,9 @@ class ParameterAllGather {
   /// This rank's part of a bucket is new. Once for each bucket of the store, in their order; the last round must be
   /// finished.
   void start(std::size_t bucket);
-  /// Returns when all values before flat element `end` may be read.
-  void wait_for(std::int64_t end);
-  void finish() { wait_for(store_.flat_elements()); }
+  /// Returns when the values of this parameter, by its index, and of those declared before it may be read.
+  void wait_for(int parameter);
+  void finish() { wait_for(static_cast<int>(store_.all().size())); }
   bool in_flight() const { return waited_for_ < started_; }
   /// Moves along what is in flight, of every copy group: they share their transport.
   void progress() const {
@@ -44,8 +45,8 @@ class ParameterAllGather {
  private:
   const ProcessGrid& grid_;
   const ParameterStore& store_;
-  std::vector<Pending> gathers_;              // by bucket
-  std::size_t started_ = 0, waited_for_ = 0;  // numbers of gathers of this round, from the first
+  std::vector<std::vector<Pending>> gathers_;  // by bucket: one, or a broadcast for each owner
+  std::size_t started_ = 0, waited_for_ = 0;   // numbers of gathers of this round, from the first
 };
 
 }  // namespace megatron

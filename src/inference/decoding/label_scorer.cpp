@@ -1,8 +1,11 @@
 #include "inference/decoding/label_scorer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "config/rules/resolve.h"
+#include "distributed/comm/gather.h"
 #include "distributed/comm/meanings.h"
 
 namespace megatron {
@@ -15,6 +18,28 @@ PassForm form_of(const Config& config) {
             results.scores = memory.allocate("scores", {batch.sizes.whole_samples(), classes}, DType::f32);
             return results;
           }};
+}
+
+std::vector<double> softmax(std::span<const float> logits) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  std::vector<double> shares;
+  double sum = 0;
+  for (const float logit : logits) sum += shares.emplace_back(std::exp(static_cast<double>(logit) - largest));
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+/// Samples of one rank, and their probabilities.
+using NumberedRows = std::vector<std::pair<std::int64_t, std::vector<double>>>;
+
+/// All ranks' rows in the order of the samples, on rank 0.
+std::vector<std::vector<double>> in_order(Communicator& world, const NumberedRows& mine, std::int64_t count) {
+  std::vector<std::vector<double>> rows;
+  if (world.rank() == 0) rows.resize(static_cast<std::size_t>(count));
+  for (NumberedRows& part : gather(world, mine)) {
+    for (auto& [sample, row] : part) rows[static_cast<std::size_t>(sample)] = std::move(row);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -48,7 +73,8 @@ LabelScorer::LabelScorer(const Config& config, const ProcessGrid& grid, Backend&
       scores_(grid, *backend.device, batch_layout(config_).sizes, config_.model.task_classes(),
               micro_batches_together(grid.shape())) {}
 
-LabelResult LabelScorer::score(Samples& samples, const std::function<void(std::int64_t done)>& progress) {
+LabelResult LabelScorer::score(Samples& samples, bool with_probabilities,
+                               const std::function<void(std::int64_t done)>& progress) {
   const auto count = static_cast<std::int64_t>(samples.samples());
   const std::int64_t batch = config_.train.global_batch_size, steps = (count + batch - 1) / batch;
   const BatchPlan plan = [=](std::int64_t step) {
@@ -61,10 +87,16 @@ LabelResult LabelScorer::score(Samples& samples, const std::function<void(std::i
                         [this](const BatchField& field) { return passes_.reads(field); });
   scores_.begin();
   double loss = 0;
+  NumberedRows rows;
   for (std::int64_t step = 0; step < steps; ++step) {
     const std::span<const MicroBatch> micro_batches = batches.next();
     passes_.play(micro_batches, scores_.results(micro_batches.size()));
-    scores_.add(micro_batches);
+    const auto keep = [&](std::int64_t sample, std::span<const float> logits) {
+      if (step * batch + sample >= count) return;
+      for (const float logit : logits) loss += logit - logit;  // not a number unless it is finite
+      rows.emplace_back(step * batch + sample, softmax(logits));
+    };
+    scores_.add(micro_batches, with_probabilities ? TakeLogits(keep) : nullptr);
     if (grid_.last_stage() && grid_.at().tensor == 0) loss += passes_.loss_sum();
     batch_.mark_read();
     if (progress) progress(std::min(count, (step + 1) * batch));
@@ -73,8 +105,9 @@ LabelResult LabelScorer::score(Samples& samples, const std::function<void(std::i
   verify(std::isfinite(loss), ErrorKind::numerics,
          "the model's loss is not a finite number: its training has diverged, or numbers are too large for fp16; "
          "evaluate an older checkpoint, or in fp32 or bf16");
-  LabelResult result{scores_.sum(), 0};
-  result.loss = loss / static_cast<double>(result.counts.all_examples());
+  LabelResult result{scores_.sum(), 0, {}};
+  result.loss = loss / static_cast<double>(std::max<std::int64_t>(1, result.counts.all_examples()));
+  if (with_probabilities) result.probabilities = in_order(grid_.world(), rows, count);
   return result;
 }
 

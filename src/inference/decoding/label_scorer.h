@@ -1,5 +1,5 @@
-// LabelScorer: how many labelled samples a checkpoint's model with a task's head tells right, on any tensor × pipeline
-// × data ranks. The passes are forward_passes.h's, the counts training/step/label_scores.h's.
+// LabelScorer: what a checkpoint's model with a task's head predicts for samples, and how many labels are right, on any
+// tensor × pipeline × data ranks. The passes are forward_passes.h's, the counts training/step/label_scores.h's.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,9 @@ namespace megatron {
 
 struct LabelResult {
   LabelCounts counts;
-  double loss = 0;  ///< mean cross entropy
+  double loss = 0;  ///< mean cross entropy; 0 without labels
+  /// By sample: the softmax of its logits, or a question's choices, by class. On rank 0, and where they are asked for.
+  std::vector<std::vector<double>> probabilities;
 };
 
 /// config_for_passes() of a model with the head of `task`; another is Error(configuration).
@@ -26,9 +28,10 @@ class LabelScorer {
   LabelScorer(const Config& config, const ProcessGrid& grid, Backend& backend);
 
   void load(const CheckpointReader& checkpoint) { passes_.load(checkpoint); }
-  /// Each sample once, on every rank. `progress` hears how many are done. Collective. Error(numerics) if the loss is
-  /// not a finite number.
-  LabelResult score(Samples& samples, const std::function<void(std::int64_t done)>& progress = nullptr);
+  /// Each sample once, on every rank. `progress` hears how many are done. Collective. Error(numerics) if the loss, or
+  /// a logit that a probability is asked of, is not a finite number.
+  LabelResult score(Samples& samples, bool with_probabilities = false,
+                    const std::function<void(std::int64_t done)>& progress = nullptr);
   MemoryUse used() const;
 
  private:

@@ -21,7 +21,7 @@ std::vector<float> logits_of(const Config& config, Communicator& world, const Lo
   RunConfig run;
   run.device = "cpu";
   run.communication = "mpi";
-  InferenceModel model(config, world, start_compute(run, world, "", 0));
+  InferenceModel model(config, world, start_compute(run, DType::f32, world, "", 0));
   fill(model.values());
   std::vector<float> logits;
   model.logits(of.tokens, 0, logits, of.encoder_tokens);

@@ -76,7 +76,9 @@ std::vector<std::string> parse_prompts(std::string_view contents, const std::str
 }
 
 PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, const PromptRules& rules)
-    : begin_(tokenizer.eod_id()), rules_(rules), encoder_(tokenizer.make_encoder(rules.special)) {}
+    : begin_(rules.begin.value_or(tokenizer.eod_id())),
+      rules_(rules),
+      encoder_(tokenizer.make_encoder(rules.special)) {}
 
 std::vector<std::int32_t> PromptEncoder::tokens_of(const std::string& text, const std::string& name) {
   const std::size_t bad = first_invalid_utf8(text);

@@ -19,7 +19,8 @@ namespace megatron {
 std::vector<std::string> parse_prompts(std::string_view contents, const std::string& name);
 
 struct PromptRules {
-  bool begin_token = true;  ///< the end-of-document token comes first, as before every document in training
+  bool begin_token = true;                 ///< a token comes first
+  std::optional<std::int32_t> begin = {};  ///< that one; default: the end-of-document token, as in training
   SpecialTokens special = SpecialTokens::text;
   bool for_encoder = false;  ///< the prompt is what an encoder reads, between these tokens
   std::optional<std::int32_t> encoder_begin = {}, encoder_end = {};

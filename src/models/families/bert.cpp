@@ -21,7 +21,9 @@ BertHeadSizes head_sizes(const ModelConfig& model) {
           .norm = norm_sizes(model),
           .final_norm = model.norms() == NormPosition::pre,
           .activation = row_named(kActivations, model.activation).activation,
-          .deviation = model.init_std,
+          .scale = head_scale(model),
+          .deviation = hidden_deviation(model),
+          .output_deviation = output_deviation(model),
           .language_model_term = language_model,
           .sentence_order_term = sentence_order};
 }
@@ -34,7 +36,8 @@ TaskHeadSizes task_head_sizes(const ModelConfig& model) {
                          .outputs = model.task_outputs,
                          .columns = model.task_choices,
                          .dropout = model.hidden_dropout,
-                         .deviation = model.init_std}};
+                         .deviation = hidden_deviation(model),
+                         .output_deviation = output_deviation(model)}};
 }
 
 bool ties_head(const ModelConfig& model) {

@@ -44,7 +44,8 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
   if (place.first) embedding_.emplace(builder, word, embedding_sizes(model));
   blocks_.emplace(builder, block_sizes(model, grid, Sight::earlier), model.moe, place, recompute);
   if (place.last && !model.tie_embeddings) word = declare_head_table(after_layers, model);
-  if (place.last) head_.emplace(after_layers, word, HeadSizes{model.vocab_size, norm_sizes(model), model.head_bias});
+  if (!place.last) return;
+  head_.emplace(after_layers, word, HeadSizes{model.vocab_size, norm_sizes(model), model.head_bias, head_scale(model)});
 }
 
 Shape GptStage::activation_shape(const Context& context) const {

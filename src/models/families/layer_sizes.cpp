@@ -13,6 +13,19 @@ NormSizes norm_sizes(const ModelConfig& model) {
           .epsilon = model.norm_epsilon};
 }
 
+double hidden_deviation(const ModelConfig& model) {
+  return model.init_std / std::sqrt(model.width_factor());
+}
+
+double output_deviation(const ModelConfig& model) {
+  return model.init_std / model.width_factor();
+}
+
+double head_scale(const ModelConfig& model) {
+  const double scale = model.scale_head ? 1 / std::sqrt(static_cast<double>(model.base_width())) : 1;
+  return scale / model.width_factor();
+}
+
 namespace {
 
 Residual residual_of(const ModelConfig& model) {
@@ -33,7 +46,7 @@ MoeSizes moe_sizes(const ModelConfig& model, const MlpSizes& mlp, const ProcessG
                             .choice_bias = moe.bias_rate > 0,
                             .balance_term = terms.balance,
                             .z_term = terms.z,
-                            .deviation = model.init_std,
+                            .deviation = output_deviation(model),
                             .jitter = moe.jitter},
                  .expert = mlp,
                  .capacity_factor = moe.capacity_factor,
@@ -54,11 +67,19 @@ DensePartSizes dense_part_sizes(const MoeConfig& moe, const MlpSizes& mlp) {
   return sizes;
 }
 
+// Scores of large heads are sums of terms that learn to agree: a larger head divides by its size, and not by the root
+// of it, as far as it is larger than those of the base.
+double score_factor(const ModelConfig& model) {
+  const double factor = model.head_size_factor();
+  return 1 / (model.scale_of_scores() == AttentionScale::head_size ? std::sqrt(factor) : factor);
+}
+
 }  // namespace
 
 BlockSizes block_sizes(const ModelConfig& model, const ProcessGrid& grid, Sight sight, int own_terms) {
   // Outputs that add to the residual stream start smaller, by the number of them (Radford et al. 2019).
-  const double output_deviation = model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers));
+  const double deviation = hidden_deviation(model);
+  const double residual_deviation = deviation / std::sqrt(2.0 * static_cast<double>(model.layers));
   BlockSizes sizes;
   sizes.attention = {.hidden = model.hidden_size,
                      .heads = model.attention_heads,
@@ -75,16 +96,17 @@ BlockSizes block_sizes(const ModelConfig& model, const ProcessGrid& grid, Sight 
                      .query_key_norm = model.query_key_norm,
                      .norm_epsilon = model.norm_epsilon,
                      .dropout = model.attention_dropout,
-                     .deviation = model.init_std,
-                     .output_deviation = output_deviation};
+                     .deviation = deviation,
+                     .output_deviation = residual_deviation};
   sizes.attention.scaled = model.scale_of_scores() == AttentionScale::head_size;
+  sizes.attention.scale_factor = score_factor(model);
   sizes.attention.softcap = model.attention_softcap;
   sizes.mlp = {.hidden = model.hidden_size,
                .ffn = model.ffn_hidden_size,
                .bias = model.bias.feed_forward,
                .activation = row_named(kActivations, model.activation).activation,
-               .deviation = model.init_std,
-               .output_deviation = output_deviation};
+               .deviation = deviation,
+               .output_deviation = residual_deviation};
   if (model.moe.experts > 0) {
     sizes.moe = ExpertLayerSizes(moe_sizes(model, sizes.mlp, grid, own_terms), dense_part_sizes(model.moe, sizes.mlp));
   }
@@ -100,7 +122,7 @@ EmbeddingSizes embedding_sizes(const ModelConfig& model) {
                        .positions = model.positions() == PositionEmbedding::learned ? model.max_position_embeddings : 0,
                        .dropout = model.hidden_dropout,
                        .deviation = model.init_std};
-  if (model.scale_embeddings) sizes.scale = std::sqrt(static_cast<double>(model.hidden_size));
+  if (model.scale_embeddings) sizes.scale = std::sqrt(static_cast<double>(model.base_width()));
   if (model.embedding_norm) sizes.norm = norm_sizes(model);
   return sizes;
 }

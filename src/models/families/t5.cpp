@@ -1,7 +1,6 @@
 #include "models/families/t5.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "models/families/layer_sizes.h"
 #include "models/families/word_table.h"
@@ -29,10 +28,7 @@ EmbeddingSizes stream_embedding(const ModelConfig& model, int position_table, Mo
 }
 
 HeadSizes head_sizes(const ModelConfig& model) {
-  return {.vocab = model.vocab_size,
-          .norm = norm_sizes(model),
-          .bias = model.head_bias,
-          .scale = model.scale_head ? 1 / std::sqrt(static_cast<double>(model.hidden_size)) : 1};
+  return {.vocab = model.vocab_size, .norm = norm_sizes(model), .bias = model.head_bias, .scale = head_scale(model)};
 }
 
 }  // namespace

@@ -42,15 +42,16 @@ int declare_frequencies(ParameterBuilder& builder, const AttentionSizes& sizes) 
 }
 
 int declare_norm(ParameterBuilder& builder, const std::string& name, const AttentionSizes& sizes) {
-  return sizes.query_key_norm
-             ? builder.replicated_vector_partial_gradient(Role::norm, name + ".weight", sizes.head_size, 1)
-             : kNone;
+  return sizes.query_key_norm ? builder.of_fixed_size().replicated_vector_partial_gradient(Role::norm, name + ".weight",
+                                                                                           sizes.head_size, 1)
+                              : kNone;
 }
 
 }  // namespace
 
 float attention_scale(const AttentionSizes& sizes) {
-  return sizes.scaled ? 1 / std::sqrt(static_cast<float>(sizes.head_size)) : 1;
+  const float scale = sizes.scaled ? 1 / std::sqrt(static_cast<float>(sizes.head_size)) : 1;
+  return scale * static_cast<float>(sizes.scale_factor);
 }
 
 RowParallelLinear declare_attention_output(ParameterBuilder& builder, const std::string& name,

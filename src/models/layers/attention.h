@@ -22,6 +22,7 @@ struct AttentionSizes {
   int distance_table = kNone;  ///< declared by the model: a learned bias of scores by distance (Raffel et al. 2020)
   DistanceBuckets distance_buckets = {};
   bool scaled = true;                           ///< scores are divided by √head_size
+  double scale_factor = 1;                      ///< another factor of scores
   double softcap = 0;                           ///< bound of scores, before a bias is added (Gemma 2); 0: none
   std::vector<float> inverse_frequencies = {};  ///< for rotations of queries and keys (Su et al. 2021); empty: none
   bool query_key_norm = false;                  ///< RMSNorm of each query and key head before that (Henry et al. 2020)

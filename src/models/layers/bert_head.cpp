@@ -14,10 +14,12 @@ BertHead::BertHead(ParameterBuilder& builder, int word, const BertHeadSizes& siz
       dense_bias_(builder.replicated_vector(Role::vector, "head.dense.bias", sizes.norm.hidden, 0)),
       norm_(builder, "head.norm", sizes.norm),
       language_model_(builder.store(), word,
-                      builder.column_parallel_bias("head.bias", store_->at(word).global_shape[0]), sizes.vocab,
-                      sizes.language_model_term),
-      sentence_order_(
-          builder, {.hidden = sizes.norm.hidden, .deviation = sizes.deviation, .loss_term = sizes.sentence_order_term}),
+                      builder.of_fixed_size().column_parallel_bias("head.bias", store_->at(word).global_shape[0]),
+                      sizes.vocab, sizes.language_model_term),
+      sentence_order_(builder, {.hidden = sizes.norm.hidden,
+                                .deviation = sizes.deviation,
+                                .output_deviation = sizes.output_deviation,
+                                .loss_term = sizes.sentence_order_term}),
       last_parameter_(static_cast<int>(builder.store().all().size()) - 1) {}
 
 ConstTensor BertHead::transform(Context& context, ConstTensor x, Saved& saved) const {
@@ -42,6 +44,7 @@ ConstTensor BertHead::transform(Context& context, ConstTensor x, Saved& saved) c
                                        .y = saved.activated,
                                        .activation = sizes_.activation});
   norm_.forward(context, saved.activated, normed, saved.norm);
+  if (sizes_.scale != 1) context.ops.scale(normed, sizes_.scale);
   return normed;
 }
 
@@ -63,6 +66,7 @@ void BertHead::backward_dense(Context& context, Saved& saved, Tensor dx) const {
   const ArenaScope scope(context.scratch);
   const Tensor dproduct = context.weight_gradients->allocate(context, "head dense gradient", dx.shape(), dx.dtype());
   language_model_.backward(context, saved.language_model, dproduct);
+  if (sizes_.scale != 1) context.ops.scale(dproduct, sizes_.scale);
   norm_.backward(context, dproduct, saved.norm, {}, dproduct);
   context.ops.bias_activation_backward({.dy = dproduct,
                                         .x = saved.product,

@@ -111,12 +111,12 @@ struct Context {
 
   /// Before a forward reads the values of parameters up to this one, in the order of declaration.
   void wait_for(const Parameter& last) const {
-    if (pass.gathers != nullptr) pass.gathers->wait_for(last.first + last.elements());
+    if (pass.gathers != nullptr) pass.gathers->wait_for(last.index);
   }
 
   /// A backward adds nothing more to the gradients of this parameter and of those declared after it, but the products
   /// that it has handed to weight_gradients so far.
-  void gradients_ready(const Parameter& from) const { weight_gradients->complete_from(from.first); }
+  void gradients_ready(const Parameter& from) const { weight_gradients->complete_from(from.index); }
   /// Between long operations: moves along all that this rank has in flight, of whatever group: sums of the tensor
   /// ranks and of gradients, values on their way, what goes to neighbours in the pipeline.
   void progress() const { region.communicator().progress(); }

@@ -21,11 +21,12 @@ ExpertLayer::ExpertLayer(ParameterBuilder& builder, const std::string& name, con
       experts_(builder, name, sizes.experts, layer),
       dense_(declare_dense(builder, name, sizes.dense)) {
   const MlpSizes& mlp = sizes.dense.mlp;
+  const double deviation = sizes.experts.router.deviation;
   if (mix_ == Mix::sigmoid) {
-    weight_ = builder.replicated_matrix(Role::router, name + ".shared_gate.weight", 1, mlp.hidden, mlp.deviation);
+    weight_ = builder.replicated_matrix(Role::router, name + ".shared_gate.weight", 1, mlp.hidden, deviation);
   } else if (mix_ == Mix::softmax) {
-    weight_ = builder.replicated_matrix(Role::router, name + ".mix.weight", 2, mlp.hidden, mlp.deviation);
-    bias_ = builder.replicated_vector(Role::vector, name + ".mix.bias", 2, 0);
+    weight_ = builder.replicated_matrix(Role::router, name + ".mix.weight", 2, mlp.hidden, deviation);
+    bias_ = builder.of_fixed_size().replicated_vector(Role::vector, name + ".mix.bias", 2, 0);
   }
 }
 

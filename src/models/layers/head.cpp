@@ -9,7 +9,8 @@ Head::Head(ParameterBuilder& builder, int word, const HeadSizes& sizes)
       scale_(sizes.scale),
       norm_(builder, "final_norm", sizes.norm),
       loss_(builder.store(), word,
-            sizes.bias ? builder.column_parallel_bias("head.bias", store_->at(word).global_shape[0]) : kNone,
+            sizes.bias ? builder.of_fixed_size().column_parallel_bias("head.bias", store_->at(word).global_shape[0])
+                       : kNone,
             sizes.vocab, sizes.loss_term),
       last_parameter_(static_cast<int>(builder.store().all().size()) - 1) {}
 

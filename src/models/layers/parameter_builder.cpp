@@ -8,6 +8,7 @@ Parameter ParameterBuilder::declared(Role role, const std::string& name, Shape s
   parameter.layer = layer_;
   parameter.global_shape = shape;
   parameter.copies = copies_;
+  parameter.fixed_size = fixed_size_;
   parameter.box = {shape, shape};
   for (int i = 0; i < shape.rank(); ++i) parameter.box.offset[i] = 0;
   return parameter;

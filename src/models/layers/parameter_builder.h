@@ -27,6 +27,12 @@ class ParameterBuilder {
     return builder;
   }
   ParameterBuilder after_layers() const { return in_layer(kAfterLayers); }
+  /// The same for parameters of which no dimension grows with the model's width.
+  ParameterBuilder of_fixed_size() const {
+    ParameterBuilder builder = *this;
+    builder.fixed_size_ = true;
+    return builder;
+  }
 
   ParameterStore& store() const { return store_; }
   const TensorRegion& region() const { return region_; }
@@ -62,6 +68,7 @@ class ParameterBuilder {
   const TensorRegion& region_;
   CopyGroup copies_ = CopyGroup::dense;
   std::int64_t layer_ = kBeforeLayers;
+  bool fixed_size_ = false;
 };
 
 }  // namespace megatron

@@ -11,9 +11,10 @@ PooledClassifier::PooledClassifier(ParameterBuilder& builder, PooledClassifierSi
           builder.repeated_matrix(Role::matrix, "pooler.weight", sizes_.hidden, sizes_.hidden, sizes_.deviation)),
       pooler_bias_(builder.repeated_bias(Role::vector, "pooler.bias", sizes_.hidden)),
       weight_(builder.repeated_matrix(Role::task_head, sizes_.name + ".weight", sizes_.outputs, sizes_.hidden,
-                                      sizes_.deviation)),
-      bias_(sizes_.columns == 1 ? builder.repeated_bias(Role::task_head, sizes_.name + ".bias", sizes_.outputs)
-                                : kNone),
+                                      sizes_.output_deviation)),
+      bias_(sizes_.columns == 1
+                ? builder.of_fixed_size().repeated_bias(Role::task_head, sizes_.name + ".bias", sizes_.outputs)
+                : kNone),
       counted_(builder.store().declare_constant("weights of labels",
                                                 std::vector<float>(static_cast<std::size_t>(sizes_.classes()), 1.0f))) {
   internal_check(sizes_.outputs == 1 || sizes_.columns == 1, "several outputs for each of several choices",

@@ -17,11 +17,11 @@ namespace megatron {
 struct PooledClassifierSizes {
   std::string name = "order_head";  ///< name of the linear layer's parameters
   std::int64_t hidden = 0;
-  std::int64_t outputs = 2;  ///< the linear layer's, for each column
-  std::int64_t columns = 1;  ///< columns of a sample; more than one: `outputs` is 1
-  double dropout = 0;        ///< for the input of the linear layer
-  double deviation = 0.02;   ///< the initial weights'
-  int loss_term = 0;         ///< the term of the model's loss that this computes
+  std::int64_t outputs = 2;                          ///< the linear layer's, for each column
+  std::int64_t columns = 1;                          ///< columns of a sample; more than one: `outputs` is 1
+  double dropout = 0;                                ///< for the input of the linear layer
+  double deviation = 0.02, output_deviation = 0.02;  ///< the initial weights': of the pooler, and of the classes
+  int loss_term = 0;                                 ///< the term of the model's loss that this computes
 
   std::int64_t classes() const { return outputs * columns; }
 };

@@ -49,8 +49,8 @@ void ImmediateWeightGradients::add(Context& context, WeightProduct product, Tens
   }
 }
 
-void ImmediateWeightGradients::complete_from(std::int64_t element) {
-  if (reducer_ != nullptr) reducer_->reduce_from(element);
+void ImmediateWeightGradients::complete_from(int parameter) {
+  if (reducer_ != nullptr) reducer_->reduce_from(parameter);
 }
 
 Tensor ImmediateWeightGradients::allocate(Context& context, const char* what, Shape shape, DType type) {
@@ -71,11 +71,11 @@ TensorRegion::Entering DeferredWeightGradients::start_gather(Context&, WeightPro
 }
 
 void DeferredWeightGradients::add(Context&, WeightProduct product, TensorRegion::Entering) {
-  records_.push_back({product, kProduct});
+  records_.push_back({product, kNone});
 }
 
-void DeferredWeightGradients::complete_from(std::int64_t element) {
-  records_.push_back({{}, element});
+void DeferredWeightGradients::complete_from(int parameter) {
+  records_.push_back({{}, parameter});
 }
 
 Tensor DeferredWeightGradients::allocate(Context& context, const char* what, Shape shape, DType type) {
@@ -92,7 +92,7 @@ ConstTensor DeferredWeightGradients::keep(Context& context, ConstTensor gradient
 void DeferredWeightGradients::run(Context& context) {
   internal_check(!context.weight_gradients->deferred(), "weight gradients that are deferred twice");
   for (const Record& record : records_) {
-    if (record.complete_from != kProduct) {
+    if (record.complete_from != kNone) {
       context.weight_gradients->complete_from(record.complete_from);
       continue;
     }

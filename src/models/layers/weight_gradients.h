@@ -40,8 +40,9 @@ class WeightGradients {
   /// Adds the product to its gradient, now or later. `gathered` is the outside operand, of start_gather() or of the
   /// layer's own enter; its memory lasts until this returns, that of the product's dy and x until the product has run.
   virtual void add(Context& context, WeightProduct product, TensorRegion::Entering gathered) = 0;
-  /// Nothing more is added to the gradients from this flat element on, but the products handed over so far.
-  virtual void complete_from(std::int64_t element) = 0;
+  /// Nothing more is added to the gradients of this parameter, by its index, and of those declared after it, but the
+  /// products handed over so far.
+  virtual void complete_from(int parameter) = 0;
 
   /// Memory for a gradient that a product reads.
   virtual Tensor allocate(Context& context, const char* what, Shape shape, DType type) = 0;
@@ -66,7 +67,7 @@ class ImmediateWeightGradients final : public WeightGradients {
 
   TensorRegion::Entering start_gather(Context& context, WeightProduct product) override;
   void add(Context& context, WeightProduct product, TensorRegion::Entering gathered) override;
-  void complete_from(std::int64_t element) override;
+  void complete_from(int parameter) override;
   Tensor allocate(Context& context, const char* what, Shape shape, DType type) override;
   ConstTensor keep(Context& context, ConstTensor gradient, Tensor finished) override;
   bool deferred() const override { return false; }
@@ -84,7 +85,7 @@ class DeferredWeightGradients final : public WeightGradients {
  public:
   TensorRegion::Entering start_gather(Context& context, WeightProduct product) override;
   void add(Context& context, WeightProduct product, TensorRegion::Entering gathered) override;
-  void complete_from(std::int64_t element) override;
+  void complete_from(int parameter) override;
   Tensor allocate(Context& context, const char* what, Shape shape, DType type) override;
   ConstTensor keep(Context& context, ConstTensor gradient, Tensor finished) override;
   bool deferred() const override { return true; }
@@ -94,10 +95,9 @@ class DeferredWeightGradients final : public WeightGradients {
   void run(Context& context);
 
  private:
-  static constexpr std::int64_t kProduct = -1;
   struct Record {
     WeightProduct product;
-    std::int64_t complete_from;  // kProduct: a product
+    int complete_from;  // kNone: a product
   };
 
   std::vector<Record> records_;

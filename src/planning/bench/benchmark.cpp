@@ -45,8 +45,8 @@ Config config_on(const Case& benchmark, const BenchmarkSettings& settings, Commu
 }
 
 // Verbs are timed where they are done when their call returns.
-Compute timed_compute(const RunConfig& run, Communicator& world, int local_rank, TimedOps*& timed) {
-  Compute compute = start_compute(run, world, host_name(), local_rank);
+Compute timed_compute(const Config& config, Communicator& world, int local_rank, TimedOps*& timed) {
+  Compute compute = start_compute(config.run, config.precision.dtype(), world, host_name(), local_rank);
   if (compute.backend.device->is_host_memory()) timed = TimedOps::around(compute.backend);
   return compute;
 }
@@ -85,7 +85,7 @@ class BenchmarkJob {
   BenchmarkJob(const Case& benchmark, const BenchmarkSettings& settings, Communicator& world)
       : config_(config_on(benchmark, settings, world)),
         world_(world),
-        job_(config_, timed_compute(config_.run, world, settings.local_rank, ops_), world) {
+        job_(config_, timed_compute(config_, world, settings.local_rank, ops_), world) {
     const ProcessGrid& grid = job_.grid();
     job_.timers().set_ranges(backend().ops->ranges());
     meter_.timers = &job_.timers();
@@ -156,7 +156,7 @@ BenchmarkResult run_benchmark(const Case& benchmark, const BenchmarkSettings& se
   std::optional<SgemmReference> sgemm;
   if (!settings.training_only) {
     const std::int64_t samples = config.train.global_batch_size / config.parallel.data;
-    sgemm.emplace(config.model, config.parallel.tensor, samples, job.backend());
+    sgemm.emplace(config.model, config.parallel.tensor, samples, config.precision.dtype(), job.backend());
   }
 
   BenchmarkJob::Samples steps, overlapped_steps;

@@ -67,7 +67,7 @@ Report measure_experts(const std::vector<Case>& cases, int rounds, Communicator&
   Backend bare = make_cpu_backend();
   const Config& first = cases.front().config;
   std::optional<SgemmReference> sgemm;
-  if (world.size() == 1) sgemm.emplace(first.model, 1, first.train.global_batch_size, bare);
+  if (world.size() == 1) sgemm.emplace(first.model, 1, first.train.global_batch_size, first.precision.dtype(), bare);
   for (const auto& job : jobs) job->measure(true);
   for (int round = 0; round < rounds; ++round) {
     if (sgemm) sgemm->measure();

@@ -3,6 +3,7 @@
 // of the rounds' ratios. Nothing is owned after they return; they know neither files nor data sets.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "distributed/comm/communicator.h"
@@ -46,5 +47,19 @@ struct GenerationCase {
 /// included), bytes of weights and cache that a step reads, and tokens per second.
 Report measure_generation(const GenerationCase& benchmark, const DecodingPipeline& pipeline, int rounds,
                           Communicator& world);
+
+/// Models of a small decoder that differ in width alone, with heads of one size.
+struct CoordinatesCase {
+  std::vector<std::int64_t> widths = {64, 128, 256, 512};  ///< the first is the base of muP
+  std::int64_t layers = 2;
+  int steps = 10;
+  double learning_rate = 0.003;
+  std::function<void(Config&)> edit = {};  ///< further keys
+};
+/// The coordinate check of Yang and Hu et al. 2022: mean sizes of embedding, parts of layers and logits after training
+/// each width on the same batch, without and with optimizer.scaling = "mup". Without clipping, since the gradient's
+/// norm depends on the width. A row per scaling and width. Deterministic; on the calling thread's core, a rank by
+/// itself.
+Report measure_coordinates(const CoordinatesCase& benchmark, Communicator& world);
 
 }  // namespace megatron

@@ -53,7 +53,7 @@ MeasuredMachine start(const HardwareSettings& settings, Communicator& world) {
   const std::string host = host_name();
   check_one_host(world, host);
   if (on_host_memory(run)) check_cores(world, host, settings.threads);
-  return {settings, world, start_compute(run, world, host, settings.local_rank)};
+  return {settings, world, start_compute(run, DType::f32, world, host, settings.local_rank)};
 }
 
 // Sets rates to those of the mean of both measurements' seconds.

@@ -70,6 +70,7 @@ struct SmallModel {
   /// their gradients are measured on these models alone, all others on all.
   bool large = false;
   std::string_view optimizer = kUpdateRules.front().name;
+  std::string_view moments = "fp32";
 };
 
 ModelConfig two_layers(std::int64_t hidden, std::int64_t sequence, std::int64_t vocabulary) {
@@ -78,7 +79,7 @@ ModelConfig two_layers(std::int64_t hidden, std::int64_t sequence, std::int64_t 
 
 /// Every activation and normalization, with dropout and without, rotary positions and experts: each with activations
 /// that caches hold and with some that they do not. Plain models also with many rows or many parameters, the latter
-/// with every update rule.
+/// with every update rule, and with states in bf16.
 std::vector<SmallModel> small_models(bool quick) {
   const ModelConfig base = quick ? two_layers(64, 16, 64) : two_layers(256, 128, 1024);
   std::vector<ModelConfig> kinds;
@@ -103,10 +104,13 @@ std::vector<SmallModel> small_models(bool quick) {
       models[i].large = true;
       models[i].optimizer = kUpdateRules[i].name;
     }
+    models[kUpdateRules.size()].large = true;
+    models[kUpdateRules.size()].moments = "bf16";
     return models;
   }
   models.push_back({two_layers(64, 64, 512), 4});
   models.push_back({two_layers(64, 64, 2048), 192});
+  models.push_back({.model = two_layers(1024, 32, 8192), .batch = 2, .large = true, .moments = "bf16"});
   for (const UpdateRuleFacts& row : kUpdateRules) {
     // Rules of whole matrices have many products, which take long for large ones, and others' operations.
     models.push_back({two_layers(row.needs_matrices ? 256 : 1024, 32, 8192), 2, true, row.name});
@@ -170,6 +174,7 @@ double measure_operations(MeasuredMachine& machine, DType type, MeasuredRates& r
     const Config config = training_config(small.model, small.batch, [&](Config& edited) {
       edited.precision.compute = type == DType::f32 ? "fp32" : "bf16";
       edited.optimizer.name = small.optimizer;
+      edited.optimizer.moments_dtype = small.moments;
     });
     TrainingJob job(config, std::move(compute), *alone);
     job.seconds(1);

@@ -6,8 +6,9 @@
 
 namespace megatron {
 
-SgemmReference::SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t samples, Backend& backend)
-    : ops_(*backend.ops), device_(*backend.device) {
+SgemmReference::SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t samples, DType type,
+                               Backend& backend)
+    : ops_(*backend.ops), device_(*backend.device), type_(type) {
   const std::int64_t h = model.hidden_size, part = exact_division(h, tensor, "hidden size over tensor ranks");
   const std::int64_t f = exact_division(model.ffn_hidden_size, tensor, "feed-forward size over tensor ranks");
   const std::int64_t vocab = exact_division(model.padded_vocab(), tensor, "vocabulary over tensor ranks");
@@ -60,16 +61,16 @@ void SgemmReference::add_layers(const ModelConfig& model, std::int64_t tensor, c
 
 Buffer SgemmReference::operand(std::int64_t elements, Backend& backend) {
   Buffer buffer(*backend.device, static_cast<std::size_t>(elements) * sizeof(float));
-  ops_.normal({.y = buffer.tensor({1, elements}, DType::f32), .key = 1, .global_columns = elements});
+  ops_.normal({.y = buffer.tensor({1, elements}, type_), .key = 1, .global_columns = elements});
   return buffer;
 }
 
 void SgemmReference::add(const std::string& layer, std::int64_t rows, std::int64_t out, std::int64_t in, int calls) {
-  const Tensor x = input_.tensor({rows, in}, DType::f32), y = output_.tensor({rows, out}, DType::f32);
-  const Tensor weight = weight_.tensor({out, in}, DType::f32);
+  const Tensor x = input_.tensor({rows, in}, type_), y = output_.tensor({rows, out}, type_);
+  const Tensor weight = weight_.tensor({out, in}, type_);
   const double flops = 2.0 * calls * static_cast<double>(rows) * static_cast<double>(out) * static_cast<double>(in);
   const auto product = [&](const char* which, MatmulArgs args, Shape shape) {
-    args.c = result_.tensor(shape, DType::f32);
+    args.c = result_.tensor(shape, args.transpose_a ? DType::f32 : type_);
     products_.push_back({layer + which, args, calls, flops, {}});
   };
   product(", forward", {.a = x, .b = weight, .transpose_b = true, .c = {}}, {rows, out});

@@ -16,9 +16,9 @@ namespace megatron {
 
 class SgemmReference {
  public:
-  /// The products that one of `tensor` ranks makes of `model` (resolved) for this number of samples. The backend must
-  /// outlive the reference.
-  SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t samples, Backend& backend);
+  /// The products that one of `tensor` ranks makes of `model` (resolved) for this number of samples, in `type`; weight
+  /// gradients in f32. The backend must outlive the reference.
+  SgemmReference(const ModelConfig& model, std::int64_t tensor, std::int64_t samples, DType type, Backend& backend);
 
   /// Times a training step's worth of products once more. As long as the step itself, so that interruptions by other
   /// processes meet both alike.
@@ -44,6 +44,7 @@ class SgemmReference {
 
   Ops& ops_;
   Device& device_;
+  DType type_;
   Buffer input_, output_, weight_, result_;
   std::vector<Product> products_;
   std::vector<Seconds> totals_;

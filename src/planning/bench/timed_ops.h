@@ -22,12 +22,7 @@ class TimedOps : public OpsDecorator {
 
   using OpsDecorator::OpsDecorator;
   /// Puts them around the backend's, which owns them.
-  static TimedOps* around(Backend& backend) {
-    auto ops = std::make_unique<TimedOps>(std::move(backend.ops));
-    TimedOps* const timed = ops.get();
-    backend.ops = std::move(ops);
-    return timed;
-  }
+  static TimedOps* around(Backend& backend) { return put_around<TimedOps>(backend); }
 
   // In their parts, so that products stay one line; no backend whose verbs can be timed has more than the parts.
   void linear_forward(const LinearForwardArgs& args) override { Ops::linear_forward(args); }

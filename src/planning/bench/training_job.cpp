@@ -10,14 +10,14 @@ TrainingJob::TrainingJob(const Config& config, Compute compute, Communicator& wo
       grid_(world, grid_shape(config), compute_.transport.get()),
       replica_(config, grid_, compute_.backend),
       batch_(config, grid_.data().rank(), *compute_.backend.device),
-      weight_decay_(config.optimizer.weight_decay) {}
+      update_{.learning_rate = config.learning_rate.peak, .weight_decay = config.optimizer.weight_decay} {}
 
 Seconds TrainingJob::run(int steps) {
   timers_.reset();
   return time_of([&] {
     for (int i = 0; i < steps; ++i) {
       const StepSums sums = replica_.forward_backward(batch_.micro_batches(), ++step_, batch_.loss(), timers_);
-      replica_.update(sums, {.learning_rate = 1e-4, .weight_decay = weight_decay_}, timers_);
+      replica_.update(sums, update_, timers_);
     }
     replica_.wait_for_values();
     compute_.backend.device->synchronize();

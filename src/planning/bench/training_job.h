@@ -36,7 +36,7 @@ class TrainingJob {
   Timers timers_;
   Replica replica_;
   RandomBatch batch_;
-  double weight_decay_;
+  UpdateSettings update_;  // the same in every step
   std::int64_t step_ = 0;
 };
 

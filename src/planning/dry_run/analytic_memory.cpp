@@ -44,7 +44,8 @@ AnalyticMemory analytic_memory(const Config& config) {
   const ModelConfig& model = config.model;
   const bool distributed = config.optimizer.distributed;
   AnalyticMemory published;
-  published.bytes_per_parameter = distributed ? 6 + 12 / static_cast<double>(config.parallel.data) : 18;
+  const auto optimizer = static_cast<double>(sizeof(float) + 2 * size_of(config.optimizer.moments()));
+  published.bytes_per_parameter = 6 + optimizer / (distributed ? static_cast<double>(config.parallel.data) : 1);
 
   const auto s = static_cast<double>(model.sequence_length);
   const auto b = static_cast<double>(config.train.micro_batch_size * model.task_choices);

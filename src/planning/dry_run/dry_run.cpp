@@ -153,7 +153,8 @@ std::string dry_run(Config config, int ranks) {
   if (facts && machine.free_memory) *machine.free_memory += facts->host_bytes;  // this program holds them once
   const MachinePlan here = plan_for_machine(config, stages, facts ? &*facts : nullptr, machine, shape.ranks());
   text += wrapped(here.text);
-  StartPaths paths = examine_start_paths(config);
+  StartPaths paths = examine_start_paths(config, data.datasets.get());
+  for (const std::string& line : paths.lines) text += wrapped(line);
   paths.warnings.insert(paths.warnings.end(), here.warnings.begin(), here.warnings.end());
   for (const std::string& warning : paths.warnings) text += wrapped("warning: " + warning + "\n");
   const bool complete = facts && built && in_numbers.empty() && not_in_numbers.empty();

@@ -55,8 +55,8 @@ std::string describe_time(const Config& config, double seconds, const MachineSpe
   if (const std::int64_t steps = config.train.steps; steps > 0) {
     text += fmt::format(", {} for {}", about(run_seconds(config, seconds)), counted(steps, "step"));
   }
-  return text +
-         fmt::format(": an estimate, by {:.0f} GFLOP/s of one rank measured just now\n", 1e-9 * speed.flops_per_second);
+  return text + fmt::format(": an estimate, by {:.0f} GFLOP/s of one rank measured just now\n",
+                            1e-9 * speed.product_flops_per_second());
 }
 
 // Adds what there is to say about running here, and the obstacles to it.

@@ -36,7 +36,7 @@ std::string describe_cut(const Parameter& record, const GridShape& shape) {
   return cuts.empty() ? "whole" : fmt::format("{}", fmt::join(cuts, ", "));
 }
 
-/// How a parameter is updated, in words: its group's number and factor of the learning rate, where it has them.
+/// How a parameter is updated, in words: its group's number and its factor of the learning rate, where it has them.
 struct UpdateWords {
   std::string group = {}, rule = "none", factor = {}, decay = "no";
 };
@@ -45,9 +45,9 @@ UpdateWords describe_update(const ParameterGroups& groups, const Parameter& para
   const ParameterUpdate how = groups.of(parameter);
   const std::size_t group = groups.index_of(parameter);
   UpdateWords words{.rule = std::string(how.rule->name), .decay = how.decays ? "yes" : "no"};
+  if (const double factor = how.learning_rate_factor(); factor != 1) words.factor = fmt::format("{:.6g}", factor);
   if (group == groups.groups().size()) return words;
   words.group = fmt::to_string(group);
-  if (how.settings->learning_rate_factor != 1) words.factor = fmt::to_string(how.settings->learning_rate_factor);
   if (how.decays && groups.groups()[group].has_own("weight_decay")) {
     words.decay = fmt::to_string(how.settings->optimizer.weight_decay);
   }
@@ -91,9 +91,12 @@ std::vector<ParameterRow> parameter_rows(const Config& config) {
   for (int stage = 0; stage < shape.pipeline; ++stage) {
     for (int data = 0; data < shape.expert; ++data) {  // others hold copies of what these do
       const DeclaredRank rank(config, rank_of({.data = data, .pipeline = stage}, shape));
-      for_each_record(rank.store, [&](const Parameter& parameter, bool) {
+      for_each_record(rank.store, [&](const Parameter& parameter, bool trained) {
         ParameterRow& row = rows[places.at(parameter.name)];
-        if (row.stages.empty()) row.record = parameter;
+        if (row.stages.empty()) {
+          row.record = parameter;
+          row.one_owner = trained && !rank.store.bucket_of(parameter).owned.empty();
+        }
         if (row.stages.empty() || row.stages.back() != stage) row.stages.push_back(stage);
       });
     }
@@ -108,7 +111,7 @@ std::string parameter_table(const Config& config) {
   std::vector<Line> lines = {{"name", "shape", "cut", "values", "stage", "group", "update", "factor", "role", "decay",
                               "copies", "state", "elements"}};
   std::int64_t count = 0, elements = 0;
-  for (const auto& [record, stages, trained] : parameter_rows(config)) {
+  for (const auto& [record, stages, trained, one_owner] : parameter_rows(config)) {
     const DType values = record.value.dtype();
     const int sharers = shards.of(record.copies);
     const UpdateWords words = trained ? describe_update(groups, record) : UpdateWords{};
@@ -116,7 +119,7 @@ std::string parameter_table(const Config& config) {
                      values == DType::f32 ? "" : name_of(values), fmt::format("{}", fmt::join(stages, ", ")),
                      words.group, words.rule, words.factor, std::string(name_of(record.role)), words.decay,
                      fmt::to_string(shape.copies(record.copies)),
-                     trained && sharers > 1 ? fmt::format("1/{}", sharers) : "",
+                     trained && sharers > 1 ? fmt::format("{}{}", one_owner ? "one of " : "1/", sharers) : "",
                      fmt::to_string(record.global_shape.elements())});
     if (trained) ++count, elements += record.global_shape.elements();
   }

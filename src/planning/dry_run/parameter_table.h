@@ -14,6 +14,7 @@ struct ParameterRow {
   Parameter record;         ///< the first rank's that holds a part of it; its views have no memory
   std::vector<int> stages;  ///< pipeline stages that hold it, ascending; of a tied one the first counts it
   bool trained = true;      ///< false: a ModelState
+  bool one_owner = false;   ///< one of its copies keeps the optimizer's state of it, the others none
 };
 
 /// One for each parameter of the model in the order in which a rank that is alone declares them, then one for each

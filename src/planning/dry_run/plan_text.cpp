@@ -276,6 +276,10 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
                  model.query_groups != model.attention_heads ? " in " + counted(model.query_groups, "group") : "",
                  model.gated() ? "gated " : "", model.ffn_hidden_size, lengths_in_words(model), model.vocab_size,
                  model.padded_vocab());
+  if (model.base_hidden_size > 0) {
+    fmt::format_to(out, "scaling   {}: {:.6g} times the width {} that learning rate and initial weights are for\n",
+                   config.optimizer.scaling, model.width_factor(), model.base_hidden_size);
+  }
   fmt::format_to(
       out, "batch     {} = {} x {} x {}; {} tokens per step\n", counted(config.train.global_batch_size, "sample"),
       counted(micro_batches_per_step(config), "micro-batch"), counted(config.train.micro_batch_size, "sample"),

@@ -13,7 +13,7 @@ namespace megatron {
 
 namespace {
 
-constexpr double kMeasureSeconds = 0.03;          // for each of the two speeds
+constexpr double kMeasureSeconds = 0.03;          // for each speed
 constexpr double kMostFlops = 4e9;                // in one product: tens of milliseconds on any core
 constexpr std::int64_t kMostElements = 16 << 20;  // in a matrix
 constexpr std::size_t kCopiedBytes = 16 << 20;    // more than a core's share of its caches
@@ -40,11 +40,8 @@ double rate_of(double amount, const Body& body) {
   return done / seconds;
 }
 
-}  // namespace
-
-MachineSpeed measure_speed(const Config& config) {
-  const int cores = std::max(1, static_cast<int>(cores_of_process("").of_host));
-  const Backend backend = make_cpu_backend(std::min(cores, static_cast<int>(config.run.threads)));
+/// FLOP/s of a product of a micro-batch's rows with a layer's largest weight, cut where they would take long.
+double product_rate(const Config& config, const Backend& backend, DType type) {
   const ModelConfig& model = config.model;
   const std::int64_t h = std::min(model.hidden_size, kMostElements / 16);  // leaves room for 16 rows or more
   const std::int64_t f = std::clamp<std::int64_t>(kMostElements / h, 1, model.ffn_hidden_size / config.parallel.tensor);
@@ -53,17 +50,31 @@ MachineSpeed measure_speed(const Config& config) {
       std::clamp<std::int64_t>(config.train.micro_batch_size * model.task_choices * model.sequence_length, 1,
                                std::max<std::int64_t>(16, std::llround(kMostFlops / flops_of_row)));
   const auto matrix = [&](std::int64_t high, std::int64_t wide) {
-    return Buffer(*backend.device, static_cast<std::size_t>(high * wide) * sizeof(float));
+    return Buffer(*backend.device, static_cast<std::size_t>(high * wide) * size_of(type));
   };
   Buffer input = matrix(rows, h), weight = matrix(f, h), output = matrix(rows, f);
-  const MatmulArgs product{.a = input.tensor({rows, h}, DType::f32),
-                           .b = weight.tensor({f, h}, DType::f32),
+  const MatmulArgs product{.a = input.tensor({rows, h}, type),
+                           .b = weight.tensor({f, h}, type),
                            .transpose_b = true,
-                           .c = output.tensor({rows, f}, DType::f32)};
-  backend.ops->fill(input.tensor({rows, h}, DType::f32), 0.5);
-  backend.ops->fill(weight.tensor({f, h}, DType::f32), 0.25);
+                           .c = output.tensor({rows, f}, type)};
+  backend.ops->fill(input.tensor({rows, h}, type), 0.5);
+  backend.ops->fill(weight.tensor({f, h}, type), 0.25);
+  return rate_of(flops_of_row * static_cast<double>(rows), [&] { backend.ops->matmul(product); });
+}
+
+}  // namespace
+
+MachineSpeed measure_speed(const Config& config) {
+  const int cores = std::max(1, static_cast<int>(cores_of_process("").of_host));
+  // A plan may be made on a processor that has not what the run's have.
+  const Native16Bit wanted = config.run.native_16bit_choice();
+  const Backend backend = make_cpu_backend(std::min(cores, static_cast<int>(config.run.threads)),
+                                           wanted == Native16Bit::off ? wanted : Native16Bit::automatic);
   MachineSpeed speed;
-  speed.flops_per_second = rate_of(flops_of_row * static_cast<double>(rows), [&] { backend.ops->matmul(product); });
+  speed.flops_per_second = product_rate(config, backend, DType::f32);
+  if (const DType type = config.precision.dtype(); type != DType::f32) {
+    speed.half_flops_per_second = product_rate(config, backend, type);
+  }
   const Buffer from(*backend.device, kCopiedBytes), to(*backend.device, kCopiedBytes);
   std::memset(from.data(), 1, kCopiedBytes);
   speed.bytes_per_second = rate_of(2.0 * kCopiedBytes, [&] {
@@ -101,7 +112,8 @@ double work_seconds(const Config& config, const MemoryPlan& plan, const MachineS
     numbers += rows * static_cast<double>(model.attention_heads * model.sequence_length) / 2 / tensor;
   }
   const double moved = plan.forward_and_backward_bytes + plan.gradient_bytes;
-  return (plan.matmul_flops + plan.update_flops + kAttentionSlowness * plan.attention_flops) / speed.flops_per_second +
+  return plan.matmul_flops / speed.product_flops_per_second() +
+         (plan.update_flops + kAttentionSlowness * plan.attention_flops) / speed.flops_per_second +
          (4 * elements + 4 * moved) / speed.bytes_per_second +
          2 * numbers * kDropoutSeconds / static_cast<double>(config.run.threads);
 }

@@ -11,8 +11,14 @@ namespace megatron {
 
 /// The speed of one rank with its threads.
 struct MachineSpeed {
-  double flops_per_second = 0;  ///< in a matrix product at the model's shapes
-  double bytes_per_second = 0;  ///< read and written, of memory that no cache holds
+  double flops_per_second = 0;       ///< in a matrix product at the model's shapes, in fp32
+  double bytes_per_second = 0;       ///< read and written, of memory that no cache holds
+  double half_flops_per_second = 0;  ///< as flops_per_second in the 16 bits that the run computes in; 0: in none
+
+  /// Rate of products of weights.
+  double product_flops_per_second() const {
+    return half_flops_per_second > 0 ? half_flops_per_second : flops_per_second;
+  }
 };
 
 /// Takes about a tenth of a second, or one matrix product if that takes longer. `config` must be resolved.

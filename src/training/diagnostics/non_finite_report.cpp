@@ -143,7 +143,7 @@ BadTensors find_bad_tensors(const std::vector<ParameterPart>& parts, Device& dev
   for (const auto& [parameter, values] : parts) {
     if (all_finite(values, device, staging)) continue;
     // By layer: a rank declares tables that layers share first, and the chunks of virtual stages one after the other.
-    const ModelPlace place{parameter->name, parameter->layer, parameter->first};
+    const ModelPlace place{parameter->name, parameter->layer, parameter->index};
     if (bad.count == 0 || before(place, bad.first)) bad.first = place;
     if (bad.count == 0 || before(bad.last, place)) bad.last = place;
     ++bad.count;

@@ -116,6 +116,10 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
   const std::string ends = RunLimits(time_limits(config, environment), config.run.directory).description();
   if (!ends.empty()) log.info("ends      {}", ends);
   log.info("device    {}", compute.backend.device->description());
+  if (config.precision.dtype() == DType::bf16 && !compute.half_products.empty()) {
+    log.info("products  bf16 {}",
+             compute.half_products == "widened" ? "widened to fp32" : "by " + compute.half_products);
+  }
   if (!compute.description.empty()) log.info("transport {}", compute.description);
   log.info(describe_plan(config, stages));
   // A resumed run has shown its speed before.
@@ -170,7 +174,8 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
 
   // 4. Devices and the grid of ranks.
   tell_phase(world, "setting up");
-  Compute compute = start_compute(config.run, world, environment.host, environment.local_rank);
+  Compute compute =
+      start_compute(config.run, config.precision.dtype(), world, environment.host, environment.local_rank);
   const ProcessGrid grid(world, grid_shape(config), compute.transport.get());
   if (environment.hang_watch != nullptr) {
     environment.hang_watch->know(grid.shape(), !on_host_memory(config.run), config.run.directory);

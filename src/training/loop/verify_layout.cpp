@@ -290,7 +290,8 @@ int verify_layout(const Config& given, Communicator& world, const RunEnvironment
   std::vector<std::string> warnings;
   const ResolvedRun run = agree_on_run(given, world, warnings);
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
-  Compute compute = start_compute(run.config.run, world, environment.host, environment.local_rank);
+  Compute compute =
+      start_compute(run.config.run, run.config.precision.dtype(), world, environment.host, environment.local_rank);
   return verify_layout_on(run.config, world, compute, *run.datasets, environment, log, check_collectives);
 }
 

@@ -39,4 +39,10 @@ void orthogonalize(Ops& ops, Arena& scratch, Tensor x, Tensor y) {
   }
 }
 
+double orthogonalize_flops(const Shape& shape) {
+  const auto small = static_cast<double>(std::min(shape[0], shape[1]));
+  const auto large = static_cast<double>(std::max(shape[0], shape[1]));
+  return kNewtonSchulzSteps * (4 * small * small * large + 2 * small * small * small);
+}
+
 }  // namespace megatron

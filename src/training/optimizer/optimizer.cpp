@@ -1,6 +1,8 @@
 #include "training/optimizer/optimizer.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace megatron {
 
@@ -44,27 +46,28 @@ Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::ve
   return division;
 }
 
-std::size_t Optimizer::bytes_of(const ParameterStore& store, const Division& division) {
-  const std::int64_t master = store.values().dtype() == DType::f32 ? 0 : 1;
-  std::int64_t numbers = 0;
+std::size_t Optimizer::bytes_of(const ParameterStore& store, const Division& division, DType states) {
+  const std::size_t master = store.values().dtype() == DType::f32 ? 0 : sizeof(float);
+  std::size_t bytes = 0;
   for (const RuleMemory& memory : division.rules) {
-    numbers += (static_cast<std::int64_t>(memory.names.size()) + master) * memory.elements;
+    bytes += (memory.names.size() * size_of(states) + master) * static_cast<std::size_t>(memory.elements);
   }
-  return static_cast<std::size_t>(numbers) * sizeof(float);
+  return bytes;
 }
 
 std::size_t Optimizer::state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups) {
-  return bytes_of(store, divide(store, store.owned_by(shard), groups));
+  return bytes_of(store, divide(store, store.owned_by(shard), groups), groups.state_type());
 }
 
-Optimizer::Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
-                     ParameterAllGather* gathers, const std::vector<ParameterGroupConfig>& groups, Arena* scratch)
-    : store_(store), config_(config), groups_(config, groups), ops_(ops), gathers_(gathers), scratch_(scratch) {
+Optimizer::Optimizer(const ParameterStore& store, ParameterGroups groups, Device& device, Ops& ops,
+                     ParameterAllGather* gathers, Arena* scratch)
+    : store_(store), groups_(std::move(groups)), ops_(ops), gathers_(gathers), scratch_(scratch) {
   internal_check(gathers != nullptr || !store.sharded(), "an optimizer of shards needs gathers");
   owned_ = store.owned_by(gathers != nullptr ? gathers->shard() : Shard{});
   division_ = divide(store, owned_, groups_);
   list_parts();
   list_matrices();
+  if (rounds_states()) size_chunks();
   allocate(device);
 }
 
@@ -92,29 +95,33 @@ void Optimizer::list_parts() {
           parts.push_back({part, how, {matrix, rule}});
         }
         parts.back().range.count = part.end() - parts.back().range.first;
+        if (rounds_states()) parts.back().pieces.push_back(piece_of(parameter, part, how.states()));
       }
     }
   }
 }
 
+// The master comes first: after an odd number of bf16 states it would not be aligned.
 void Optimizer::allocate(Device& device) {
-  memory_ = Buffer(device, bytes_of(store_, division_));
+  memory_ = Buffer(device, bytes_of(store_, division_, groups_.state_type()));
   std::size_t taken = 0;
-  const auto take = [&](std::int64_t elements) {
-    const Tensor tensor = memory_.tensor({elements}, DType::f32, taken);
+  const auto take = [&](std::int64_t elements, DType type) {
+    const Tensor tensor = memory_.tensor({elements}, type, taken);
     ops_.fill(tensor, 0);
     taken += tensor.bytes();
     return tensor;
   };
-  for (RuleMemory& memory : division_.rules) {
-    for (std::size_t i = 0; i < memory.names.size(); ++i) memory.states[i] = take(memory.elements);
-  }
   std::int64_t elements = 0;
   for (const FlatRange& range : owned_) {
     positions_.push_back(elements);
     elements += range.count;
   }
-  if (has_master_copy()) master_copy_ = take(elements);
+  if (has_master_copy()) master_copy_ = take(elements, DType::f32);
+  for (RuleMemory& memory : division_.rules) {
+    for (std::size_t i = 0; i < memory.names.size(); ++i) {
+      memory.states[i] = take(memory.elements, groups_.state_type());
+    }
+  }
 }
 
 Tensor Optimizer::master(const FlatRange& range) const {
@@ -164,10 +171,13 @@ std::vector<NamedState> Optimizer::all_states() const {
 }
 
 void Optimizer::initialize(std::uint64_t seed) {
+  seed_ = seed;
   if (has_master_copy()) {
     const Tensor numbers = store_.gradients();  // f32, of the store's size, and of no other use yet
     store_.draw_initial(ops_, seed, numbers);
-    for (const FlatRange& range : owned_) ops_.copy(in(numbers, range), master(range));
+    for (const FlatRange& range : owned_) {
+      if (range.count > 0) ops_.copy(in(numbers, range), master(range));
+    }
     ops_.copy(numbers, store_.values());
   } else {
     store_.draw_initial(ops_, seed, store_.values());
@@ -178,7 +188,7 @@ void Optimizer::initialize(std::uint64_t seed) {
 // The owned range's values are the rounded master's, here and soon on all copies.
 void Optimizer::publish(std::size_t index) {
   const FlatRange& range = owned_[index];
-  if (has_master_copy()) ops_.copy(master(range), in(store_.values(), range));
+  if (has_master_copy() && range.count > 0) ops_.copy(master(range), in(store_.values(), range));
   if (store_.sharded()) gathers_->start(index);
 }
 
@@ -208,26 +218,41 @@ void Optimizer::wait_for_values() {
 }
 
 void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
+  std::optional<ArenaScope> chunks;
+  if (rounds_states()) {
+    chunks.emplace(*scratch_);
+    wide_states_ = scratch_->allocate("states of a chunk", {chunk_states_, chunk_elements_}, DType::f32);
+  }
+  take_matrix_scratch();
   for (std::size_t i = 0; i < owned_.size(); ++i) {
-    for (const Part& part : parts_[i]) {
-      part.how.rule->update(ops_, part.how.settings->optimizer, update_of(part, settings, factor, skip));
-      if (gathers_ != nullptr) gathers_->progress();
-    }
-    for (const Matrices& matrices : matrices_[i]) update_matrices(i, matrices, settings, factor, skip);
+    for (const Part& part : parts_[i]) update_part(part, settings, factor, skip);
+    for (const Matrices& matrices : matrices_[i]) update_matrices(matrices, settings, factor, skip);
     publish(i);
   }
 }
 
-UpdateArgs Optimizer::update_of(const Part& part, const UpdateSettings& settings, ConstTensor factor,
-                                ConstTensor skip) const {
+void Optimizer::update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
+  const std::int64_t most = chunk_of(part);
+  for (std::int64_t first = 0; first < part.range.count; first += most) {
+    const FlatRange chunk{part.range.first + first, std::min(most, part.range.count - first)};
+    UpdateArgs args = update_of(part, chunk, settings, factor, skip);
+    args.states = widened(args.states);
+    part.how.rule->update(ops_, part.how.settings->optimizer, args);
+    round(part, chunk, args.states);
+    if (gathers_ != nullptr) gathers_->progress();
+  }
+}
+
+UpdateArgs Optimizer::update_of(const Part& part, const FlatRange& range, const UpdateSettings& settings,
+                                ConstTensor factor, ConstTensor skip) const {
   const ParameterUpdate& how = part.how;
-  return {.value = master(part.range),
-          .gradient = gradients_of(part.range),
-          .states = states_in(section_of(part.range), part.range),
+  return {.value = master(range),
+          .gradient = gradients_of(range),
+          .states = states_in(section_of(range), range),
           .clip_factor = factor,
           .skip = skip,
-          .learning_rate = static_cast<float>(settings.learning_rate * how.settings->learning_rate_factor),
-          .weight_decay = static_cast<float>(how.weight_decay(config_.weight_decay, settings.weight_decay)),
+          .learning_rate = static_cast<float>(settings.learning_rate * how.learning_rate_factor()),
+          .weight_decay = static_cast<float>(how.weight_decay(groups_.optimizer().weight_decay, settings.weight_decay)),
           .step = updates_ + 1};
 }
 

@@ -3,6 +3,7 @@
 // (update_step.h). Knows parameters; must not know models or losses.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "distributed/parallel/parameter.h"
@@ -14,28 +15,30 @@ namespace megatron {
 
 /// Numbers that may change at every step.
 struct UpdateSettings {
-  double learning_rate = 0;   ///< multiplied by the factor of a parameter's group
+  double learning_rate = 0;   ///< multiplied by a parameter's factor
   double weight_decay = 0;    ///< for parameters that decay: decoupled (AdamW), or L2 as a part of the gradient (SGD).
                               ///< Groups with their own have it in the proportion of this one to the configuration's
   double gradient_scale = 1;  ///< the store's gradients are the real ones times this
 };
 
-/// Owns the states of each parameter's rule, and an f32 master copy of the values where these are 16-bit (where they
-/// are f32 they are the master themselves). Each is flat, over the ranges of the store that this rank owns: all, or
-/// with a store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1) its part of every
-/// bucket. Where parameters have several rules, a state is over the parts of these ranges whose rule has it. After an
-/// update values = the master, rounded; with shards their gathers are on their way.
+/// Owns the states of each parameter's rule, in f32 or bf16, and an f32 master copy of the values where these are
+/// 16-bit (where they are f32 they are the master themselves). Each is flat, over the ranges of the store that this
+/// rank owns: all, or with a store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1)
+/// its part of every bucket, with whole matrices where a rule needs them. Where parameters have several rules, a state
+/// is over the parts of these ranges whose rule has it. After an update values = the master, rounded; with shards their
+/// gathers are on their way. States in bf16 are widened for an update, chunk by chunk, and rounded stochastically after
+/// it: by draws for (seed, number of the update, state, parameter, element), the same on every layout.
 class Optimizer {
  public:
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. A rule
-  /// that needs whole matrices needs gathers and `scratch`, for the time of an update. All own state is 0:
-  /// initialize(), or read it.
-  Optimizer(const ParameterStore& store, const OptimizerConfig& config, Device& device, Ops& ops,
-            ParameterAllGather* gathers = nullptr, const std::vector<ParameterGroupConfig>& groups = {},
-            Arena* scratch = nullptr);
+  /// that needs whole matrices needs gathers and `scratch`, for the time of an update; bf16 states need scratch. All
+  /// own state is 0: initialize(), or read it.
+  Optimizer(const ParameterStore& store, ParameterGroups groups, Device& device, Ops& ops,
+            ParameterAllGather* gathers = nullptr, Arena* scratch = nullptr);
 
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
-  /// precision, but for the rounding of 16-bit values. Gradients become 0.
+  /// precision, but for the rounding of 16-bit values. Gradients become 0. The seed is also that of the draws by which
+  /// states are rounded.
   void initialize(std::uint64_t seed);
   /// Sets values to the master, rounded, after the master was read from somewhere. Collective over the copies where
   /// there are shards.
@@ -52,28 +55,27 @@ class Optimizer {
   /// Gives the device an update from the store's gradients, which must be summed over all partial axes, and starts the
   /// values' gathers. The gradients are multiplied by `factor`; where `skip` is not 0 nothing changes. Both f32 [1],
   /// read when the device comes to it. An update that was not skipped must be told to count_update(). Gradients of the
-  /// owned ranges stay as they are. With a rule that needs whole matrices collective over the copies, where there are
-  /// shards, and over the tensor ranks.
+  /// owned ranges stay as they are. With a rule that needs whole matrices collective over the tensor ranks.
   void start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void count_update() { ++updates_; }
 
   std::int64_t updates() const { return updates_; }  ///< successful ones: Adam's k
   void set_updates(std::int64_t updates) { updates_ = updates; }
-  /// The ranges whose state this rank keeps, in the buffers' order.
+  /// The ranges whose state this rank keeps, one of every bucket if sharded, in the buffers' order. Some may be empty.
   const std::vector<FlatRange>& owned() const { return owned_; }
-  /// Master and states of a range that lies in one of these and has one rule. All f32 [count].
+  /// Master, f32, and states of a range that lies in one of these and has one rule. All [count].
   struct State {
     Tensor master;
     std::vector<NamedState> states;
   };
   State state(const FlatRange& range) const;
-  /// The whole memory of each rule's states: f32, all ranges of the rule one after the other. A name that two rules
+  /// The whole memory of each rule's states: all ranges of the rule one after the other. A name that two rules
   /// have occurs twice.
   std::vector<NamedState> all_states() const;
   /// The whole master copy, of all ranges; absent where f32 values are the master.
   Tensor master_copy() const { return master_copy_; }
   std::size_t state_bytes() const { return memory_.bytes(); }
-  double clip_norm() const { return config_.clip_grad_norm; }
+  double clip_norm() const { return groups_.optimizer().clip_grad_norm; }
   bool sharded() const { return store_.sharded(); }
 
   /// Bytes of optimizer state of a rank, for a store that is allocated (or planned).
@@ -100,40 +102,55 @@ class Optimizer {
     std::vector<Section> sections;
     std::vector<RuleMemory> rules;
   };
+  /// The part of one parameter in a Part, and the random sites of its states.
+  struct Piece {
+    FlatRange range;
+    const Parameter* parameter;
+    std::array<std::uint64_t, Names{}.all.size()> sites;
+  };
   /// A maximal part of an owned range that is updated in one way; of one parameter alone, if its rule updates matrices.
   struct Part {
     FlatRange range;
     ParameterUpdate how;
-    DirectedMatrix matrix;  ///< null if the rule is not such a one
+    DirectedMatrix matrix;           ///< null if the rule is not such a one
+    std::vector<Piece> pieces = {};  ///< its parameters, if states are rounded
   };
-  /// Parts of matrices whose directions become whole together: with shards all parts that lie in a bucket.
+  /// This rank's boxes of matrices that become whole together: as many as the tensor ranks work on at a time.
   struct Matrices {
-    std::int64_t elements = 0;  ///< room for all parts, of any of the copies
     std::vector<Part> parts;
-    std::vector<DirectedMatrix> whole;  ///< the matrices of these parts, in their order
+    std::vector<DirectedMatrix> whole;  ///< the same matrices
   };
 
   std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
   static Division divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
                          const ParameterGroups& groups);
-  static std::size_t bytes_of(const ParameterStore& store, const Division& division);
+  static std::size_t bytes_of(const ParameterStore& store, const Division& division, DType states);
   void list_parts();
   void list_matrices();
-  void add_matrix(std::vector<Matrices>& matrices, const Part& part, std::size_t ranks) const;
   void allocate(Device& device);
   Tensor master(const FlatRange& range) const;
   Tensor gradients_of(const FlatRange& range) const { return store_.gradients().slice(0, range.first, range.count); }
   const Section& section_of(const FlatRange& range) const;
   StateTensors states_in(const Section& section, const FlatRange& range) const;
-  UpdateArgs update_of(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) const;
-  void update_matrices(std::size_t index, const Matrices& matrices, const UpdateSettings& settings, ConstTensor factor,
-                       ConstTensor skip);
+  UpdateArgs update_of(const Part& part, const FlatRange& range, const UpdateSettings& settings, ConstTensor factor,
+                       ConstTensor skip) const;
+  bool rounds_states() const { return groups_.state_type() != DType::f32; }
+  static Piece piece_of(const Parameter& parameter, const FlatRange& range, const Names& states);
+  void size_chunks();
+  std::int64_t chunk_of(const Part& part) const { return rounds_states() ? chunk_elements_ : part.range.count; }
+  void update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
+  void direct(const Part& part, ConstTensor gradient, const UpdateSettings& settings, ConstTensor factor,
+              ConstTensor skip);
+  StateTensors widened(const StateTensors& kept) const;
+  void round(const Part& part, const FlatRange& chunk, const StateTensors& wide);
+  /// Counts as much scratch as any of the copies needs, whichever matrices it owns.
+  void take_matrix_scratch();
+  void update_matrices(const Matrices& matrices, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void add_square_sum(const std::vector<FlatRange>& ranges, Tensor total);
   void publish(std::size_t index);
 
   const ParameterStore& store_;
-  OptimizerConfig config_;
   ParameterGroups groups_;
   Ops& ops_;
   ParameterAllGather* gathers_;
@@ -142,8 +159,12 @@ class Optimizer {
   std::vector<std::int64_t> positions_;          // where the owned ranges lie in the master copy
   std::vector<std::vector<Part>> parts_;         // parts of each owned range, but for matrices
   std::vector<std::vector<Matrices>> matrices_;  // the same of these
-  std::size_t matrix_bytes_ = 0;  // scratch for the largest matrix of all copies, which take as much each
+  std::size_t matrix_bytes_ = 0;                 // scratch for the largest matrix of all copies
+  std::int64_t gradient_room_ = 0;               // elements of the largest boxes of theirs that are updated together
+  std::int64_t chunk_elements_ = 0, chunk_states_ = 0;  // size of a chunk of bf16 states, on every copy
+  Tensor wide_states_;                                  // f32 [states, elements] of a chunk, during an update
   Division division_;
+  std::uint64_t seed_ = 0;
   std::vector<FlatRange> in_norm_;  // counted in the norm by this rank, gaps included, but for experts
   std::vector<FlatRange> experts_in_norm_;
   std::vector<FlatRange> copies_;  // counted by another tensor rank, in gradients that both computed

@@ -1,20 +1,44 @@
 #include "training/optimizer/parameter_groups.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "config/schema/parameter_groups.h"
 
 namespace megatron {
 
+namespace {
+
+double rate_power(const UpdateRule& rule, const OptimizerConfig& optimizer, const Parameter& parameter) {
+  const UpdateRuleFacts& facts = row_named(kUpdateRules, rule.name);
+  if (parameter.fixed_size) return 0;
+  switch (parameter.role) {
+    case Role::matrix:
+      return facts.mup.matrices +
+             (facts.keys.contains("muon_scale") ? row_named(kMuonScales, optimizer.muon_scale).rate_power : 0);
+    case Role::router:
+    case Role::task_head: return facts.mup.outputs;
+    case Role::embedding:
+    case Role::head:
+    case Role::vector:
+    case Role::norm: break;
+  }
+  return facts.mup.tables;
+}
+
+}  // namespace
+
 double ParameterUpdate::weight_decay(double start, double now) const {
   const double own = settings->optimizer.weight_decay;
   if (!decays) return 0;
-  if (own == start) return now;  // as [optimizer] has it, which may begin with 0
-  return now == start ? own : own / start * now;
+  // As [optimizer] has it, which may begin with 0, or in proportion.
+  const double decay = own == start ? now : now == start ? own : own / start * now;
+  return decay / width_factor;
 }
 
-ParameterGroups::ParameterGroups(const OptimizerConfig& optimizer, const std::vector<ParameterGroupConfig>& groups)
-    : groups_(groups) {
+ParameterGroups::ParameterGroups(const OptimizerConfig& optimizer, const std::vector<ParameterGroupConfig>& groups,
+                                 double width_factor)
+    : groups_(groups), width_factor_(width_factor) {
   for (const ParameterGroupConfig& group : groups_) {
     settings_.push_back({settings_of(optimizer, group), group.learning_rate_factor});
   }
@@ -40,7 +64,8 @@ ParameterUpdate ParameterGroups::of(const Parameter& parameter) const {
   const GroupSettings& settings = settings_[group];
   const bool own_decay = group < groups_.size() && groups_[group].has_own("weight_decay");
   const bool decays = own_decay ? settings.optimizer.weight_decay > 0 : parameter.decays();
-  return {&rule_of(settings.optimizer, parameter), &settings, decays};
+  const UpdateRule& rule = rule_of(settings.optimizer, parameter);
+  return {&rule, &settings, decays, std::pow(width_factor_, rate_power(rule, settings.optimizer, parameter))};
 }
 
 }  // namespace megatron

@@ -10,7 +10,8 @@ namespace megatron {
 namespace {
 
 void adamw(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
-  const double rate_factor = config.name == "adamw" ? 1 : config.adamw_learning_rate_factor;
+  const bool for_others = row_named(kUpdateRules, config.name).needs_matrices;  // for what such a rule leaves
+  const double rate_factor = for_others ? config.adamw_learning_rate_factor : 1;
   ops.adamw({.value = args.value,
              .gradient = args.gradient,
              .m = args.states[0],
@@ -63,7 +64,8 @@ void follow_muon(Ops& ops, Arena& scratch, const OptimizerConfig& config, const 
               .weight_decay = args.weight_decay});
 }
 
-constexpr MatrixUpdate kMuon{.direct = direct_muon, .make_whole = orthogonalize, .apply = follow_muon};
+constexpr MatrixUpdate kMuon{
+    .direct = direct_muon, .make_whole = orthogonalize, .flops = orthogonalize_flops, .apply = follow_muon};
 
 bool has_no_momentum(const OptimizerConfig& config) {
   return config.momentum == 0;

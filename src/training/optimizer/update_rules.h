@@ -35,6 +35,8 @@ struct MatrixUpdate {
   void (*direct)(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, Tensor direction);
   /// Sets y to what the direction x of a whole matrix is made into. Both f32 [rows, columns]; x is worked in.
   void (*make_whole)(Ops& ops, Arena& scratch, Tensor x, Tensor y);
+  /// Floating-point operations of that.
+  double (*flops)(const Shape& shape);
   /// Changes the value along a part of y, which is in the gradient's place. `shape`: the whole matrix'.
   void (*apply)(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, const Shape& shape);
 };

@@ -1,7 +1,10 @@
 #include "training/optimizer/whole_matrix.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <tuple>
+#include <vector>
 
 #include "backend/ops/counting_ops.h"
 #include "distributed/comm/meanings.h"
@@ -134,6 +137,34 @@ std::size_t whole_matrix_bytes(const Communicator& tensor, std::span<const Direc
     most_work = std::max(most_work, work.high_water());
   }
   return most + most_work;
+}
+
+std::int64_t largest_together(std::span<const DirectedMatrix> matrices, std::size_t tensor_ranks) {
+  std::int64_t alone = 0;
+  std::vector<std::int64_t> cut;
+  for (const DirectedMatrix& matrix : matrices) {
+    const std::int64_t elements = matrix.parameter->elements();
+    if (matrix.is_cut()) {
+      cut.push_back(elements);
+    } else {
+      alone = std::max(alone, elements);
+    }
+  }
+  std::sort(cut.begin(), cut.end(), std::greater());
+  cut.resize(std::min(cut.size(), tensor_ranks));
+  return std::max(alone, std::accumulate(cut.begin(), cut.end(), std::int64_t{0}));
+}
+
+void mark_matrices(ParameterStore& store, const ParameterGroups& groups, int tensor_ranks) {
+  for (const GroupSettings& settings : groups.settings()) {
+    if (row_named(kUpdateRules, settings.optimizer.name).needs_matrices) store.expect_matrices();
+  }
+  for (const Parameter& parameter : store.all()) {
+    const MatrixUpdate* const rule = groups.of(parameter).rule->update_matrix;
+    if (rule == nullptr) continue;
+    const int workers = DirectedMatrix{&parameter, rule}.is_cut() ? tensor_ranks : 1;
+    store.mark_matrix(parameter.index, rule->flops(parameter.global_shape) / workers);
+  }
 }
 
 }  // namespace megatron

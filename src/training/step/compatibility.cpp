@@ -4,12 +4,36 @@
 
 #include "config/schema/print.h"
 #include "data/samples/blend.h"
+#include "data/shards/kept_tokenizer.h"
 #include "models/families/family.h"
 #include "training/step/family_samples.h"
 
 namespace megatron {
 
 namespace {
+
+constexpr const char* kBiasFact = "choice_bias";  // the routers', in a model's signature
+
+nlohmann::json without_choice_bias(nlohmann::json facts) {
+  if (has_choice_bias(facts)) facts["moe"].erase(kBiasFact);
+  return facts;
+}
+
+// Lengths were turned into samples, and samples are counted, with this schedule: another one would end elsewhere.
+void require_same_schedule(const TrainingState& state, const Config& config, const std::string& path) {
+  const nlohmann::json current = schedule_facts(config);
+  nlohmann::json saved = nlohmann::json::object();
+  for (const auto& fact : current.items()) saved[fact.key()] = state.extra.value(fact.key(), nlohmann::json(""));
+  std::string changes;
+  for (const FactDifference& difference : compare_facts(saved, current)) {
+    changes += fmt::format("\n  train.{}: {} in the checkpoint, {} in this run", difference.key, difference.saved,
+                           difference.current);
+  }
+  verify(changes.empty(), ErrorKind::checkpoint,
+         "{} was trained in other batches than this run's; resume with the same, or start a new run with "
+         "checkpoint.initialize_from:{}",
+         path, changes);
+}
 
 constexpr const char *kSeed = "seed", *kTrainingShare = "training_share", *kBlendSets = "blend_sets",
                      *kSplitBy = "split_by";
@@ -30,6 +54,31 @@ nlohmann::json resume_signature(const ModelConfig& model, nlohmann::json facts) 
 
 nlohmann::json weights_signature(const ModelConfig& model, nlohmann::json facts) {
   return family_of(model).weights_signature(std::move(facts));
+}
+
+void require_resumable(const TrainingState& saved, const Config& config, const nlohmann::json& facts,
+                       const std::string& path, const std::string& chosen_by) {
+  require_same_schedule(saved, config, path);
+  require_same_facts(resume_signature(config.model, saved.facts), resume_signature(config.model, facts), path,
+                     chosen_by);
+}
+
+nlohmann::json require_weights_of(const TrainingState& saved, const ModelConfig& model, const nlohmann::json& facts,
+                                  const std::string& path) {
+  nlohmann::json theirs = saved.facts;
+  if (theirs.value("tokenizer", "") == kUnknownTokenizer) {  // it is the one of the data
+    for (const char* key : {"tokenizer", "tokenizer_hash"}) theirs[key] = facts.at(key);
+  }
+  // A model without choice biases has chosen as with zeros, which they are in a new run.
+  const nlohmann::json ours = has_choice_bias(theirs) ? facts : without_choice_bias(facts);
+  require_same_facts(weights_signature(model, theirs), weights_signature(model, ours), path,
+                     "checkpoint.initialize_from");
+  return theirs;
+}
+
+bool has_choice_bias(const nlohmann::json& facts) {
+  const auto moe = facts.find("moe");
+  return moe != facts.end() && moe->is_object() && moe->contains(kBiasFact);
 }
 
 nlohmann::json schedule_facts(const Config& config) {

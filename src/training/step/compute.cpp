@@ -8,6 +8,7 @@
 #include "distributed/comm/agreement.h"
 #include "distributed/comm/gather.h"
 #include "distributed/parallel/staged_communicator.h"
+#include "training/step/code_path.h"
 
 namespace megatron {
 
@@ -108,10 +109,16 @@ std::unique_ptr<Communicator> staged_transport(Communicator& group, Device& devi
   return device.is_host_memory() ? nullptr : std::make_unique<StagedCommunicator>(group, device);
 }
 
-Compute start_compute(const RunConfig& run, Communicator& world, const std::string& host, int local_rank) {
-  if (run.device_choice() == DeviceChoice::cpu)
-    return {make_cpu_backend(static_cast<int>(run.threads)), TransportKind::host, nullptr, ""};
+Compute start_compute(const RunConfig& run, DType type, Communicator& world, const std::string& host, int local_rank) {
   Compute compute;
+  if (run.device_choice() == DeviceChoice::cpu) {
+    agree(world, [&] {
+      compute.backend = make_cpu_backend(static_cast<int>(run.threads), run.native_16bit_choice());
+      compute.half_products = chosen_half_products(run.native_16bit_choice());
+    });
+    if (type == DType::bf16) require_same_half_products(world, host, compute.half_products);
+    return compute;
+  }
   agree(world, [&] { compute.backend = make_cuda_backend(local_rank % cuda_support().devices); });
   Device& device = *compute.backend.device;
   const std::vector<HostAndDevice> ranks = gather(world, HostAndDevice(host, device.identity()));

@@ -33,12 +33,14 @@ struct Compute {
   TransportKind transport_kind = TransportKind::host;
   std::unique_ptr<Communicator> transport;  ///< for the device's tensors; absent: the world moves them
   std::string description;                  ///< one line about the way they travel, if it is not the world's
+  std::string half_products = {};           ///< how a CPU multiplies bf16 (training/step/code_path.h)
 };
 
 /// After choose_device(): the backend of this rank, the `local_rank`-th on its host, and its transport. Decides what
-/// run.communication = "auto" is: NCCL where the build has it and no two ranks share a device, else "mpi". Collective;
-/// errors as above. The transport refers to the world and the backend's device.
-Compute start_compute(const RunConfig& run, Communicator& world, const std::string& host, int local_rank);
+/// run.communication = "auto" is: NCCL where the build has it and no two ranks share a device, else "mpi"; and what
+/// run.native_16bit = "auto" is. `type`: that the job computes in; in bf16, processors that multiply it in different
+/// ways are refused. Collective; errors as above. The transport refers to the world and the backend's device.
+Compute start_compute(const RunConfig& run, DType type, Communicator& world, const std::string& host, int local_rank);
 
 /// For other groups than the world, those of one rank among them: moves the device's tensors through `group`, which
 /// must outlive it; nothing where the host's communicators can.

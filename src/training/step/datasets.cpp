@@ -71,7 +71,7 @@ Datasets::Datasets(const Config& config) : config_(config) {
 void Datasets::open_task() {
   task_ = std::make_unique<TaskData>(config_);
   const auto set_of = [this](TaskSet& set) {
-    if (!set.note.empty()) notes_.push_back(set.note);
+    notes_.insert(notes_.end(), set.notes.begin(), set.notes.end());
     SampleSet samples;
     samples.samples = std::move(set.samples);
     return samples;

@@ -7,6 +7,7 @@
 #include "distributed/parallel/parameter.h"
 #include "distributed/parallel/tensor_region.h"
 #include "models/families/family.h"
+#include "training/optimizer/whole_matrix.h"
 #include "training/step/grid.h"
 
 namespace megatron {
@@ -18,8 +19,8 @@ struct DeclaredRank {
         grid(world, grid_shape(config)),
         region(grid, config.parallel.sequence_parallel) {
     make_stages(config, grid, region, store);
-    const Shards shards = optimizer_shards(config, grid.shape());
-    store.allocate_sizing(config.precision.dtype(), shards, bucket_elements(config, store, shards));
+    mark_matrices(store, ParameterGroups(config), grid.shape().tensor);
+    store.allocate_sizing(config.precision.dtype(), optimizer_shards(config, grid.shape()));
   }
 
   CountingCommunicator world;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "models/families/family.h"
-#include "training/optimizer/parameter_groups.h"
 
 namespace megatron {
 
@@ -20,19 +19,6 @@ GridShape grid_shape(const Config& config) {
 
 Shards optimizer_shards(const Config& config, const GridShape& shape) {
   return config.optimizer.distributed ? all_copies(shape) : Shards{};
-}
-
-std::int64_t bucket_elements(const Config& config, const ParameterStore& store, const Shards& shards) {
-  constexpr std::int64_t fewest_buckets = 8;
-  const ParameterGroups groups(config);
-  std::int64_t largest = 0;
-  for (const Parameter& parameter : store.all()) {
-    if (groups.of(parameter).rule->update_matrix != nullptr)
-      largest = std::max(largest, parameter.global_shape.elements());
-  }
-  if (shards.dense == 1 || largest == 0) return ParameterStore::kBucketElements;
-  const std::int64_t most = std::max(ParameterStore::kBucketElements, store.parameter_elements() / fewest_buckets);
-  return std::clamp(largest * shards.dense, ParameterStore::kBucketElements, most);
 }
 
 }  // namespace megatron

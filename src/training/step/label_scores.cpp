@@ -42,20 +42,22 @@ void LabelScores::begin() {
   std::fill(counts_.begin(), counts_.end(), 0.0);
 }
 
-void LabelScores::add(std::span<const MicroBatch> micro_batches) {
+void LabelScores::add(std::span<const MicroBatch> micro_batches, const TakeLogits& take) {
   if (!grid_.last_stage() || grid_.at().tensor != 0) return;
-  for (std::size_t k = 0; k < micro_batches.size(); ++k) add(micro_batches[k], results_[k].scores);
+  for (std::size_t k = 0; k < micro_batches.size(); ++k) add(micro_batches[k], results_[k].scores, take);
 }
 
-void LabelScores::add(const MicroBatch& micro_batch, ConstTensor scores) {
+void LabelScores::add(const MicroBatch& micro_batch, ConstTensor scores, const TakeLogits& take) {
   const ConstTensor& labels = micro_batch.main.labels;
   const auto n = static_cast<std::size_t>(labels.elements()), classes = static_cast<std::size_t>(classes_);
   std::vector<std::int32_t> right(n);
   std::vector<float> logits(n * classes);
   device_.copy_to_host(right.data(), labels.data(), labels.bytes());
   device_.copy_to_host(logits.data(), scores.data(), scores.bytes());
+  const std::int64_t first = micro_batch.first_sample * static_cast<std::int64_t>(n) / micro_batch.samples;
   for (std::size_t i = 0; i < n; ++i) {
-    if (right[i] < 0) continue;  // it only fills the batch
+    if (take) take(first + static_cast<std::int64_t>(i), std::span(logits).subspan(i * classes, classes));
+    if (right[i] < 0) continue;  // it has no label, or only fills the batch
     const auto row = logits.begin() + static_cast<std::ptrdiff_t>(i * classes);
     const auto chosen = static_cast<std::size_t>(std::max_element(row, row + classes_) - row);
     const auto label = static_cast<std::size_t>(right[i]);

@@ -5,6 +5,7 @@
 // Owns the memory of the scores. Knows no weights, no executor and no files.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct LabelCounts {
   double accuracy() const;
 };
 
+/// Hears of the logits of one sample: its number in the global batch, and one for each class.
+using TakeLogits = std::function<void(std::int64_t sample, std::span<const float> logits)>;
+
 class LabelScores {
  public:
   /// For at most `micro_batches` of these sizes. All references must outlive it.
@@ -39,13 +43,14 @@ class LabelScores {
     return std::span(results_).first(micro_batches);
   }
   void begin();
-  /// After a pass: counts its samples with a label, on one of the ranks that have the scores.
-  void add(std::span<const MicroBatch> micro_batches);
+  /// After a pass: counts its samples with a label, on one of the ranks that have the scores. `take` hears there of
+  /// all samples, also of those that only fill the batch.
+  void add(std::span<const MicroBatch> micro_batches, const TakeLogits& take = nullptr);
   /// Counts of all ranks since begin(). Collective.
   LabelCounts sum() const;
 
  private:
-  void add(const MicroBatch& micro_batch, ConstTensor scores);
+  void add(const MicroBatch& micro_batch, ConstTensor scores, const TakeLogits& take);
 
   const ProcessGrid& grid_;
   Device& device_;

@@ -6,6 +6,7 @@
 
 #include "config/schema/run_schedule.h"
 #include "distributed/comm/meanings.h"
+#include "training/optimizer/whole_matrix.h"
 #include "training/step/grid.h"
 #include "training/step/loss_counts.h"
 #include "training/step/saved_layout.h"
@@ -107,12 +108,12 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
       training_actions_(training_schedules(config, grid, micro_batch_counts(config))),
       evaluation_actions_(evaluation_schedule(config, grid)) {
   Device& device = *backend.device;
-  const Shards shards = optimizer_shards(config, grid.shape());
-  store_.allocate(device, config.precision.dtype(), shards, bucket_elements(config, store_, shards));
+  mark_matrices(store_, ParameterGroups(config), grid.shape().tensor);
+  store_.allocate(device, config.precision.dtype(), optimizer_shards(config, grid.shape()));
   gradient_reducer_ = std::make_unique<GradientReducer>(grid, store_);
   gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
-  optimizer_ = std::make_unique<Optimizer>(store_, config.optimizer, device, *backend.ops, gathers_.get(),
-                                           config.optimizer_groups, &scratch_);
+  optimizer_ =
+      std::make_unique<Optimizer>(store_, ParameterGroups(config), device, *backend.ops, gathers_.get(), &scratch_);
   optimizer_->initialize(config.train.seed);
   update_step_ =
       std::make_unique<UpdateStep>(*optimizer_, grid, terms_.size(), device, *backend.ops, route_counts(config.model));

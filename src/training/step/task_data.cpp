@@ -8,6 +8,7 @@
 #include "checkpoint/store/folder.h"
 #include "config/schema/task.h"
 #include "data/finetuning/example_files.h"
+#include "data/samples/chat_text.h"
 #include "data/samples/instruction_samples.h"
 #include "data/samples/labelled_samples.h"
 #include "data/shards/kept_tokenizer.h"
@@ -41,9 +42,10 @@ std::uint64_t hash_of(std::string_view text, std::uint64_t seed) {
   return XXH3_64bits_withSeed(text.data(), text.size(), seed);
 }
 
-ExampleForm form_of(const TaskConfig& task) {
+ExampleForm form_of(const TaskConfig& task, bool may_lack_labels) {
   verify(task.name != "classification" || !labels_of(task).empty(), ErrorKind::configuration, "there are no labels");
-  return {.format = task.format, .labels = labels_of(task), .choices = task.choices};
+  return {
+      .format = task.format, .labels = labels_of(task), .choices = task.choices, .may_lack_labels = may_lack_labels};
 }
 
 }  // namespace
@@ -54,10 +56,18 @@ ChatTemplate chat_template_of(const TaskConfig& task) {
            {"assistant", task.assistant_prefix, task.assistant_suffix, true}}};
 }
 
-void add_labelled_examples(const TaskConfig& task, const ExampleFile& file, Encoder& encoder, EncodedExamples& to) {
-  read_labelled_examples(file, form_of(task), [&](const LabelledExample& example) {
-    verify(example.label >= 0, ErrorKind::data,
-           "{} has no labels, as test files of GLUE are published; name a file that has them", file.path);
+void add_labelled_examples(const TaskConfig& task, const ExampleFile& file, Encoder& encoder, EncodedExamples& to,
+                           bool may_lack_labels) {
+  const std::uint64_t before = to.size();
+  read_labelled_examples(file, form_of(task, may_lack_labels), [&](const LabelledExample& example) {
+    const bool labelled = example.label >= 0;
+    verify(labelled || may_lack_labels, ErrorKind::data,
+           "{} has no labels, as test files of GLUE are published; name a file that has them, or predict them with "
+           "megatron_eval --predictions",
+           file.path);
+    verify(to.size() == 0 || labelled == (to.label(0) >= 0), ErrorKind::data,
+           "{}: example {} has {} label, but the first example has {}; label all examples or none", file.path,
+           to.size() - before + 1, labelled ? "a" : "no", labelled ? "none" : "one");
     to.add(encoder, example);
   });
 }
@@ -145,10 +155,14 @@ TaskSet TaskData::read_instructions(const char* key, const Blend& files, bool tr
       "{} in {}, {:.1f} % of their rows filled", counted(static_cast<std::int64_t>(examples->examples()), "example"),
       counted(static_cast<std::int64_t>(examples->samples()), "sample"), 100 * examples->filled());
   if (examples->left_out() > 0) {
-    set.note = fmt::format(
-        "{}: {} of {} examples are longer than model.sequence_length, or have nothing to learn, and "
-        "are left out",
-        key, examples->left_out(), examples->left_out() + examples->examples());
+    set.notes.push_back(
+        fmt::format("{}: {} of {} examples are longer than model.sequence_length, or have nothing to learn, and "
+                    "are left out",
+                    key, examples->left_out(), examples->left_out() + examples->examples()));
+  }
+  if (training) {
+    const std::vector<std::string> foreign = foreign_special_tokens(chat_template_of(task_), *tokenizer_);
+    set.notes.insert(set.notes.end(), foreign.begin(), foreign.end());
   }
   return set;
 }

@@ -19,10 +19,10 @@ namespace megatron {
 /// The examples of one of data.train, validation and test.
 struct TaskSet {
   std::unique_ptr<Samples> samples;
-  std::string summary;     ///< the data that was read, in words
-  std::string note;        ///< for the user, or empty
-  std::uint64_t hash = 0;  ///< the files'
-  std::size_t bytes = 0;   ///< host memory, on every rank
+  std::string summary;             ///< the data that was read, in words
+  std::vector<std::string> notes;  ///< for the user
+  std::uint64_t hash = 0;          ///< the files'
+  std::size_t bytes = 0;           ///< host memory, on every rank
 };
 
 class TaskData {
@@ -66,8 +66,10 @@ inline bool has_chat(const TaskConfig& task) {
 }
 /// The texts around each role's messages in instructions.
 ChatTemplate chat_template_of(const TaskConfig& task);
-/// The examples of a file for a task with a head. Error(data) if it has no labels.
-void add_labelled_examples(const TaskConfig& task, const ExampleFile& file, Encoder& encoder, EncodedExamples& to);
+/// The examples of a file for a task with a head. Error(data) if they have no labels or, where they may lack them, if
+/// only some of all have.
+void add_labelled_examples(const TaskConfig& task, const ExampleFile& file, Encoder& encoder, EncodedExamples& to,
+                           bool may_lack_labels = false);
 /// How the names of files end that a folder of this format's examples is read for.
 std::string_view example_file_ending(const TaskConfig& task);
 /// Columns of a batch that make an example.

@@ -50,18 +50,6 @@ LossScalerSettings loss_scaler_settings(const PrecisionConfig& precision) {
           .hysteresis = precision.loss_scale_hysteresis};
 }
 
-constexpr const char* kBiasFact = "choice_bias";  // the routers', in a model's signature
-
-bool has_choice_bias(const nlohmann::json& facts) {
-  const auto moe = facts.find("moe");
-  return moe != facts.end() && moe->is_object() && moe->contains(kBiasFact);
-}
-
-nlohmann::json without_choice_bias(nlohmann::json facts) {
-  if (has_choice_bias(facts)) facts["moe"].erase(kBiasFact);
-  return facts;
-}
-
 /// Removes the slices of those records that have this role.
 template <class Record>
 void leave_out(std::vector<TensorSlice>& slices, const std::vector<Record>& records, Role role) {
@@ -269,7 +257,7 @@ TrainingState Trainer::state(const nlohmann::json& loop) const {
   state.extra.update(optimizer_facts(config_));
   state.extra.update(schedule_facts(config_));
   if (consumed_before_ > 0) state.extra[kConsumedKey] = consumed_before_;
-  if (!end_tokens_.is_null()) state.extra[kEndTokensKey] = end_tokens_;
+  if (carried_.is_object()) state.extra.update(carried_);
   // A constant scale has no state, and a run that resumes from one with a dynamic scale begins a new search.
   if (loss_scaler_.dynamic()) {
     const LossScaler::State& scaler = loss_scaler_.state();
@@ -309,31 +297,17 @@ void Trainer::load(const CheckpointReader& checkpoint, const std::vector<TensorS
   replica_.optimizer().set_values_from_master();
 }
 
-void Trainer::keep_end_tokens(const CheckpointReader& checkpoint) {
+void Trainer::carry_on(const CheckpointReader& checkpoint) {
+  carried_ = nlohmann::json::object();
   read_state(checkpoint, [&](const nlohmann::json& extra) {
-    end_tokens_ = extra.contains(kEndTokensKey) ? extra.at(kEndTokensKey) : nlohmann::json();
+    for (const char* key : kCarriedKeys) {
+      if (extra.contains(key)) carried_[key] = extra.at(key);
+    }
   });
 }
 
-// Lengths were turned into samples, and samples are counted, with this schedule: another one would end elsewhere.
-void Trainer::require_same_schedule(const CheckpointReader& checkpoint) const {
-  const nlohmann::json current = schedule_facts(config_);
-  nlohmann::json saved = nlohmann::json::object();
-  for (const auto& fact : current.items())
-    saved[fact.key()] = checkpoint.state().extra.value(fact.key(), nlohmann::json(""));
-  std::string changes;
-  for (const FactDifference& difference : compare_facts(saved, current)) {
-    changes += fmt::format("\n  train.{}: {} in the checkpoint, {} in this run", difference.key, difference.saved,
-                           difference.current);
-  }
-  verify(changes.empty(), ErrorKind::checkpoint,
-         "{} was trained in other batches than this run's; resume with the same, or start a new run with "
-         "checkpoint.initialize_from:{}",
-         checkpoint.path(), changes);
-}
-
 nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::string& chosen_by) {
-  require_same_schedule(checkpoint);
+  require_resumable(checkpoint.state(), config_, facts(), checkpoint.path(), chosen_by);
   require_same_optimizer(checkpoint, config_, replica_.store(), grid_.world());
   std::int64_t updates = 0, consumed = 0;
   LossScaler scaler = loss_scaler_;
@@ -350,10 +324,8 @@ nlohmann::json Trainer::resume(const CheckpointReader& checkpoint, const std::st
     scaler.set_state({number_at(saved, "scale"), integer_at(saved, "good_steps", 0, most),
                       integer_at(saved, "hysteresis_left", 0, most)});
   });
-  require_same_facts(resume_signature(config_.model, checkpoint.state().facts),
-                     resume_signature(config_.model, facts()), checkpoint.path(), chosen_by);
   load(checkpoint, replica_.all_slices(/*with_optimizer=*/true));
-  keep_end_tokens(checkpoint);
+  carry_on(checkpoint);
   step_ = checkpoint.state().step;
   set_consumed_before(consumed);
   replica_.optimizer().set_updates(updates);
@@ -371,25 +343,16 @@ std::vector<FactDifference> Trainer::changed_order(const CheckpointReader& check
 }
 
 InitialWeights Trainer::initialize_from(const CheckpointReader& checkpoint) {
-  nlohmann::json saved = checkpoint.state().facts;
   const nlohmann::json current = facts();
-  // An import may not know the vocabulary: it is the one of the data.
-  if (saved.value("tokenizer", "") == kUnknownTokenizer) {
-    for (const char* key : {"tokenizer", "tokenizer_hash"}) saved[key] = current.at(key);
-  }
-  // A model without choice biases has chosen as with zeros, which they are in a new run.
-  const bool no_biases = !has_choice_bias(saved);
-  require_same_facts(weights_signature(config_.model, saved),
-                     weights_signature(config_.model, no_biases ? without_choice_bias(current) : current),
-                     checkpoint.path(), "checkpoint.initialize_from");
+  const nlohmann::json saved = require_weights_of(checkpoint.state(), config_.model, current, checkpoint.path());
   std::vector<TensorSlice> slices = replica_.all_slices(/*with_optimizer=*/false);
   const bool has_task = config_.model.task_outputs > 0;
   const bool same_task = saved.value("task", nlohmann::json()) == current.value("task", nlohmann::json());
-  if (no_biases) leave_out(slices, replica_.store().states(), Role::router);
+  if (!has_choice_bias(saved)) leave_out(slices, replica_.store().states(), Role::router);
   if (has_task && !same_task) leave_out(slices, replica_.store().all(), Role::task_head);
   load(checkpoint, slices);
   set_consumed_before(config_.checkpoint.consumed_samples);
-  keep_end_tokens(checkpoint);
+  carry_on(checkpoint);
   return {.changes = compare_facts(resume_signature(config_.model, saved), resume_signature(config_.model, current)),
           .task_head = same_task && has_task};
 }

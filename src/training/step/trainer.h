@@ -129,10 +129,9 @@ class Trainer {
 
  private:
   void load(const CheckpointReader& checkpoint, const std::vector<TensorSlice>& slices);
-  void keep_end_tokens(const CheckpointReader& checkpoint);
+  void carry_on(const CheckpointReader& checkpoint);
   /// Before weights or the optimizer's state are changed, wherever that is.
   void wait_until_copied();
-  void require_same_schedule(const CheckpointReader& checkpoint) const;
   BatchPlan training_plan() const;
   void set_consumed_before(std::int64_t samples);
   nlohmann::json facts() const;
@@ -141,7 +140,7 @@ class Trainer {
   std::function<bool(const BatchField&)> read_here() const;  ///< by a stage of this rank
 
   const Config& config_;
-  nlohmann::json end_tokens_;  // under kEndTokensKey of the checkpoint that the weights are from; null if it has none
+  nlohmann::json carried_;  // kCarriedKeys of the checkpoint that the weights are from
   const ProcessGrid& grid_;
   Backend& backend_;
   Datasets& datasets_;

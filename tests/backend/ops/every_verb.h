@@ -240,6 +240,11 @@ inline Results flat_verbs(Ops& ops, std::int64_t n) {
   keep(results, "judge_step", judgement);
   ops.divide_by_norm({.x = value, .square_sum = total, .epsilon = 0.5f});
   keep(results, "divide_by_norm", value);
+  Owned<BFloat16> rounded({n});
+  ops.round_stochastically({.x = v, .y = rounded, .key = 5, .columns = n, .first_row = 3});
+  keep(results, "round_stochastically", rounded);
+  ops.round_stochastically({.x = v, .y = rounded, .key = 5, .first = 2, .columns = n / 3, .first_column = 7});
+  keep(results, "round_stochastically, a part of each row", rounded);
   ops.normal({.y = value, .key = 5, .first_row = 3, .global_columns = n});
   keep(results, "normal", value);
   const Tensor rows(value.tensor().data(), {3, n / 3}, DType::f32);

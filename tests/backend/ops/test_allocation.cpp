@@ -19,6 +19,7 @@ TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run",
   Ops& ops = *backend.ops;
   const std::int64_t s = 4, b = 2, h = 2050, n = s * b;
   Owned<TestType> x({s, b, h}), y({s, b, h}), bias({h}), q({s, b, 2, 8}), product({n, n});
+  Owned<BFloat16> rounded({n * h});
   Owned<float> dbias({h}), dtable({n, h}), mean({n}), rstd({n}), log_sum_exp({b, 2, s}), one({1}, 1.0f), zero({1}),
       bad_loss({1});
   Owned<double> total({1});
@@ -86,6 +87,7 @@ TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run",
   ops.adamw({.value = dtable, .gradient = dtable, .m = dtable, .v = dtable, .clip_factor = one, .skip = zero});
   ops.sgd({.value = dtable, .gradient = dtable, .m = dtable, .clip_factor = one, .skip = zero});
   ops.lion({.value = dtable, .gradient = dtable, .m = dtable, .clip_factor = one, .skip = zero});
+  ops.round_stochastically({.x = dtable, .y = rounded, .columns = h});
   ops.normal({.y = x, .key = 1, .global_columns = h});
   ops.fill(x, 0);
   ops.copy(x, y);

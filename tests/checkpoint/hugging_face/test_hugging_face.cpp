@@ -1,6 +1,7 @@
 // A run's weights by way of Hugging Face's format: the run that starts from them is the same run.
 #include <cstring>
 
+#include "checkpoint/hugging_face/chat_template.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/store/difference.h"
 #include "data/shards/kept_tokenizer.h"
@@ -95,8 +96,10 @@ TEST_CASE("import: without a tokenizer it says what to do and any shards train",
     theirs.erase("megatron_train");
     theirs["eos_token_id"] = {7, 9};
     write_file(folder.file("exported/config.json"), theirs.dump());
+    write_file(folder.file("exported/tokenizer_config.json"), R"({"chat_template": "{{ messages }}", "more": 1})");
     const ConversionReport report = import_checkpoint(folder.file("exported"), folder.file("imported"), world, {});
     CHECK_FALSE(report.has_tokenizer);
+    CHECK(report.chat_template);
     const CheckpointReader imported = open_named_checkpoint(world, folder.file("imported"), warnings);
     CHECK(end_tokens_of(imported) == std::vector<std::int32_t>{7, 9});
     CHECK(end_tokens_of(source).empty());
@@ -118,7 +121,7 @@ TEST_CASE("import: without a tokenizer it says what to do and any shards train",
   config.run.directory = folder.file("from the import");
   config.model.vocab_multiple = 128;  // as of any import that does not say
   losses_of(run_loop(config));
-  // The tokens that end a text come along, and stay when the run resumes.
+  // The tokens that end a text and the chat template come along, and stay when the run resumes.
   config.train.steps = config.checkpoint.every_steps = 2;
   losses_of(run_loop(config));
   run_as_threads(1, [&](Communicator& world) {
@@ -126,7 +129,46 @@ TEST_CASE("import: without a tokenizer it says what to do and any shards train",
     const CheckpointReader trained = open_named_checkpoint(world, config.run.directory, warnings);
     CHECK(trained.state().step == 2);
     CHECK(end_tokens_of(trained) == std::vector<std::int32_t>{7, 9});
+    CHECK(kept_chat_template(trained) == nlohmann::json{{"chat_template", "{{ messages }}"}});
   });
+}
+
+TEST_CASE("import: a chat template is found as transformers finds it", "[train]") {
+  const TemporaryFolder folder;
+  std::string unusable;
+  const std::string config = folder.file("tokenizer_config.json");
+  CHECK(chat_template_in(folder.path(), unusable).is_null());
+  write_file(config, "{}");
+  CHECK(chat_template_in(folder.path(), unusable).is_null());
+  write_file(config, "not JSON");  // a file of the tokenizer, whose reader refuses it
+  CHECK(chat_template_in(folder.path(), unusable).is_null());
+  // With the names of the tokens that a template speaks of, in either form.
+  write_file(config,
+             R"({"chat_template": "a", "bos_token": {"content": "<s>"}, "eos_token": "</s>", "pad_token": "p"})");
+  nlohmann::json found = chat_template_in(folder.path(), unusable);
+  CHECK(found == nlohmann::json{{"chat_template", "a"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  CHECK(one_chat_template(found) == "a");
+  CHECK(one_chat_template(nullptr).empty());
+  // Several of them: where there is room for one it is the default one.
+  write_file(config, R"({"chat_template": [{"name": "rag", "template": "b"}, {"name": "default", "template": "c"}]})");
+  found = chat_template_in(folder.path(), unusable);
+  CHECK(found.at("chat_template").size() == 2);
+  CHECK(one_chat_template(found) == "c");
+  // chat_template.jinja comes before the entry of tokenizer_config.json.
+  write_file(folder.file("chat_template.jinja"), "d\n");
+  CHECK(chat_template_in(folder.path(), unusable) == nlohmann::json{{"chat_template", "d\n"}});
+  std::filesystem::remove(folder.file("chat_template.jinja"));
+  CHECK(unusable.empty());
+  for (const char* wrong : {"3", "{\"default\": \"a\"}", "[\"a\"]", "[{\"name\": \"default\"}]"}) {
+    write_file(config, fmt::format("{{\"chat_template\": {}}}", wrong));
+    unusable.clear();
+    CHECK(chat_template_in(folder.path(), unusable).is_null());
+    CHECK(unusable.find("tokenizer_config.json: \"chat_template\" is neither") != std::string::npos);
+  }
+  write_file(config, "{}");
+  write_file(folder.file("chat_template.jinja"), std::string((1 << 20) + 1, 'x'));
+  CHECK(chat_template_in(folder.path(), unusable).is_null());
+  CHECK(unusable.find("larger than 1 MiB") != std::string::npos);
 }
 
 TEST_CASE("an import of another program's folder says what it is and what to do", "[fault-131]") {

@@ -81,6 +81,22 @@ TEST_CASE("examples: malformed JSON lines are refused with file and line") {
   refused("{\"context\": \"c\", \"choices\": [\"x\", \"y\"]}", kChoices, "no key \"answer\"");
 }
 
+TEST_CASE("examples: a label may be absent where the form says so") {
+  ExampleForm json = kLabels, choices = kChoices, race = kRace, tsv{.format = "tsv", .labels = {"no", "yes"}};
+  for (ExampleForm* form : {&json, &choices, &race, &tsv}) form->may_lack_labels = true;
+  CHECK(read("{\"text_a\": \"a\"}\n{\"text_a\": \"b\", \"label\": null}\n{\"text_a\": \"c\", \"label\": \"no\"}",
+             json) == Lines{"a=-1", "b=-1", "c=0"});
+  CHECK(read("{\"context\": \"c\", \"choices\": [\"x\", \"y\"]}\n", choices) == Lines{"c|x/c|y=-1"});
+  CHECK(read(R"({"article": "t", "questions": ["a", "b"], "options": [["1", "2", "3", "4"], ["5", "6", "7", "8"]]})",
+             race) == Lines{"a 1|t/a 2|t/a 3|t/a 4|t=-1", "b 5|t/b 6|t/b 7|t/b 8|t=-1"});
+  CHECK(read("sentence\tlabel\na\t\nb\t \nc\t1\n", tsv) == Lines{"a=-1", "b=-1", "c=1"});
+  refused("{\"text_a\": \"x\", \"label\": \"maybe\"}", json, "file:1: the label is \"maybe\"");
+  refused("{\"label\": null}", json, "file:1: no key \"text_a\"");
+  refused("{\"text_a\": \"x\", \"label\": null}", kLabels, "file:1: byte");
+  refused("{\"text_a\": \"x\"}", kLabels, "no key \"label\"; megatron_eval --predictions predicts");
+  refused("sentence\tlabel\nx\t\n", {.format = "tsv", .labels = {"no", "yes"}}, "file:2: the label is \"\"");
+}
+
 TEST_CASE("examples: MNLI and QQP are titled columns and test files lack labels") {
   const std::string titles = mnli_row("sentence1", "sentence2", "gold_label");
   CHECK(read(titles + mnli_row("One  man .", " is\u00a0here . now", "neutral") +

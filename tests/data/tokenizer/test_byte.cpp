@@ -1,4 +1,6 @@
 // The byte tokenizer, and the choice of a tokenizer by name.
+#include <array>
+
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "support/require_error.h"
@@ -27,10 +29,29 @@ TEST_CASE("tokenizer: bytes", "[tokenizer]") {
   }
 }
 
+TEST_CASE("tokenizer: the byte tokenizer's end of a document can be written out", "[tokenizer]") {
+  const auto tokenizer = make_tokenizer({});
+  const std::string text = "a" + tokenizer->eod_text() + "b";
+  std::vector<std::int32_t> ids, as_text;
+  tokenizer->make_encoder(SpecialTokens::tokens)->encode(text, ids);
+  CHECK(ids == std::vector<std::int32_t>{'a', 256, 'b'});
+  tokenizer->make_encoder()->encode(text, as_text);
+  CHECK(as_text == std::vector<std::int32_t>(text.begin(), text.end()));
+  // In parts that ask for it alone.
+  std::vector<std::uint32_t> parts;
+  const std::string end = tokenizer->eod_text();
+  const std::string first = "a" + end;
+  tokenizer->make_encoder()->encode_parts(
+      std::array{TextPart{first}, TextPart{end, SpecialTokens::tokens}, TextPart{"b"}}, ids, parts);
+  REQUIRE(ids.size() == end.size() + 3);
+  CHECK(ids[end.size() + 1] == 256);
+  CHECK(parts[end.size()] == 0);
+  CHECK(parts[end.size() + 1] == 1);
+  CHECK(parts.back() == 2);
+}
+
 TEST_CASE("tokenizer: an unknown name lists the known ones and files are gpt2's", "[tokenizer]") {
   require_error(ErrorKind::configuration, {"\"gpt9\"", "byte gpt2"}, [] { make_tokenizer({"gpt9", "", ""}); });
   require_error(ErrorKind::configuration, {"--merge-file"}, [] { make_tokenizer({"gpt2", "vocab.json", ""}); });
-  require_error(ErrorKind::configuration, {"no special tokens"},
-                [] { make_tokenizer({})->make_encoder(SpecialTokens::tokens); });
   require_error(ErrorKind::configuration, {"--vocab-file"}, [] { make_tokenizer({"byte", "vocab.json", ""}); });
 }

@@ -57,6 +57,8 @@ TEST_CASE("prompts: a text becomes tokens, behind the end-of-document token") {
   PromptEncoder with(*tokenizer, {});
   CHECK(with.encode("ab", 3, false, "p").tokens == Tokens{end, 'a', 'b'});
   CHECK(with.encode("", 3, false, "p").tokens == Tokens{end});
+  PromptEncoder other(*tokenizer, {.begin = 7});
+  CHECK(other.encode("ab", 3, false, "p").tokens == Tokens{7, 'a', 'b'});
   PromptEncoder without(*tokenizer, {.begin_token = false});
   CHECK(without.encode("ab", 3, false, "p").tokens == Tokens{'a', 'b'});
   require_error(ErrorKind::data, {"p.txt:4: empty", "--no-begin-token"},

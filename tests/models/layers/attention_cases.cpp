@@ -64,6 +64,7 @@ void add_attention_cases(CaseList& cases, double dropout) {
   add_attention("Attention in one group, with slopes and without biases", attention);
   attention = attention_sizes(dropout);
   attention.inverse_frequencies = {1, 0.3f};
+  attention.scale_factor = 0.6;
   add_attention("Attention with rotations", attention);
   attention.groups = 2;
   attention.query_key_norm = true;

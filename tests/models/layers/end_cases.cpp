@@ -59,8 +59,13 @@ void add_end_cases(CaseList& cases, double dropout) {
   cases.add<TestedDecoderHead>("Head", kHidden, 0, head);
   head.bias = true;
   cases.add<TestedDecoderHead>("Head with a bias", kHidden, 0, head);
+  head.scale = 0.4;
+  cases.add<TestedDecoderHead>("Head with a bias and a scale", kHidden, 0, head);
   BertHeadSizes bert{.vocab = kVocab, .norm = {.hidden = kHidden}, .sentence_order_term = 0};  // a sum of both losses
   cases.add<TestedBertHead>("BERT's head", kHidden, 0, bert).encoder = true;
+  bert.scale = 0.4;
+  cases.add<TestedBertHead>("BERT's head with a scale", kHidden, 0, bert).encoder = true;
+  bert.scale = 1;
   bert.final_norm = false;
   bert.activation = Activation::gelu_exact;
   cases.add<TestedBertHead>("BERT's head without a norm of its input", kHidden, 0, bert).encoder = true;

@@ -95,6 +95,8 @@ TEST_CASE("published memory: ours for bf16 except masks that we do not keep") {
   config.optimizer.distributed = true;
   config.parallel.data = 4;
   CHECK(analytic_memory(config).bytes_per_parameter == 9);
+  config.optimizer.moments_dtype = "bf16";
+  CHECK(analytic_memory(config).bytes_per_parameter == 8);
 }
 
 TEST_CASE("plan: published numbers are printed next to ours with the reasons") {

@@ -258,6 +258,20 @@ TEST_CASE("time estimate: an update moves each of the optimizer's states twice")
   CHECK(seconds(0) == Approx(8 * 4 * 1000 / 1e9));
 }
 
+TEST_CASE("time estimate: products of weights have the rate of their type") {
+  const Config config = Planned(1).config;
+  MachineSpeed speed{.flops_per_second = 1e9, .bytes_per_second = 1e9};
+  const auto seconds = [&](double MemoryPlan::*flops) {
+    MemoryPlan plan;
+    plan.*flops = 6e9;
+    return work_seconds(config, plan, speed) - work_seconds(config, MemoryPlan{}, speed);
+  };
+  CHECK(seconds(&MemoryPlan::matmul_flops) == Approx(6));
+  speed.half_flops_per_second = 4e9;
+  CHECK(seconds(&MemoryPlan::matmul_flops) == Approx(1.5));
+  CHECK(seconds(&MemoryPlan::update_flops) == Approx(6));
+}
+
 TEST_CASE("time estimate: ranks that share cores take turns, a pipeline waits") {
   const Planned one(1), eight(8);
   const MachineSpeed speed{.flops_per_second = 1e9, .bytes_per_second = 1e9};
@@ -268,6 +282,10 @@ TEST_CASE("time estimate: ranks that share cores take turns, a pipeline waits") 
   CHECK(step_seconds(eight.config, eight.stages, speed, 8, 2) > alone / 2);
   CHECK(step_seconds(one.config, one.stages, {2e9, 2e9}, 1, 2) < alone);
   CHECK(measure_speed(one.config).flops_per_second > 1e7);
+  CHECK(measure_speed(one.config).half_flops_per_second == 0);
+  Config half = one.config;
+  half.precision.compute = "bf16";
+  CHECK(measure_speed(half).half_flops_per_second > 1e7);
 }
 
 TEST_CASE("plan: lines have at most 100 columns and no axes that are not there") {

@@ -155,6 +155,10 @@ TEST_CASE("parameter table: Muon has hidden matrices, AdamW all others") {
   CHECK(row_of(table, "layers.1.moe.router.weight").find(" adamw router ") != std::string::npos);
   CHECK(row_of(table, "layers.0.attention.query.bias").find(" adamw vector ") != std::string::npos);
   CHECK(row_of(table, "layers.0.attention_norm.weight").find(" adamw norm ") != std::string::npos);
+  // One of the copies keeps the state of what is updated as a whole.
+  const std::string shared = parameter_table(config_of({.data = 2, .distributed = true, .optimizer = "muon"}));
+  CHECK(row_of(shared, "layers.0.attention.query.weight") == "[32, 32] whole 0 muon matrix yes 2 one of 2 1024");
+  CHECK(row_of(shared, "embedding.word.weight").find(" 2 1/2 ") != std::string::npos);
 }
 
 TEST_CASE("parameter table: stages by chunk and of tables that several hold") {
@@ -193,6 +197,21 @@ TEST_CASE("parameter table: groups with their rule, factor and decay") {
   CHECK(with_sgd > 0);
   CHECK(plans[0].stage_numbers == 3 * plans[0].stage_parameters - with_sgd);
   CHECK(plans[1].stage_numbers == 3 * plans[1].stage_parameters);
+}
+
+TEST_CASE("parameter table: factors by the width, times those of groups") {
+  Layout layout{.variant = with_experts};
+  layout.groups = {{.roles = {"norm", "matrix"}, .names = {"layers.0.*"}, .learning_rate_factor = 0.5}};
+  Config config = config_of(layout);
+  config.optimizer.scaling = "mup";
+  config.model.base_hidden_size = 8;
+  const std::string table = parameter_table(config);
+  CHECK(row_of(table, "name") == "shape cut stage group update factor role decay copies elements");
+  CHECK(row_of(table, "layers.0.attention.query.weight") == "[32, 32] whole 0 0 adamw 0.125 matrix yes 1 1024");
+  CHECK(row_of(table, "layers.0.attention_norm.weight") == "[32] whole 0 0 adamw 0.5 norm no 1 32");
+  CHECK(row_of(table, "layers.1.attention.query.weight") == "[32, 32] whole 0 adamw 0.25 matrix yes 1 1024");
+  CHECK(row_of(table, "layers.1.moe.router.weight") == "[4, 32] whole 0 adamw 0.25 router yes 1 128");
+  CHECK(row_of(table, "embedding.word.weight") == "[64, 32] whole 0 adamw embedding yes 1 2048");
 }
 
 TEST_CASE("parameter groups: told by selection, and refused without members") {

@@ -37,6 +37,7 @@ const Row kRows[] = {
      }},
     {"SGD with momentum", 2, 1, 1, [](Config& config) { config.optimizer.name = "sgd"; }},
     {"Lion", 1, 1, 2, [](Config& config) { config.optimizer.name = "lion"; }},
+    {"moments in bf16", 1, 1, 2, [](Config& config) { config.optimizer.moments_dtype = "bf16"; }},
     {"Muon", 2, 1, 1, [](Config& config) { config.optimizer.name = "muon"; }},
     {"SGD without momentum, but for matrices", 1, 1, 2,
      [](Config& config) {

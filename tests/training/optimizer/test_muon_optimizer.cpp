@@ -102,7 +102,7 @@ TEST_CASE("muon: all roles follow their fp64 reference for 20 steps") {
     rank.backend.ops->fill(store.gradients(), 0);
     set_values(store);
     ParameterAllGather gathers(rank.grid, store);
-    Optimizer optimizer(store, config, *rank.backend.device, *rank.backend.ops, &gathers, {}, &rank.scratch);
+    Optimizer optimizer(store, config, *rank.backend.device, *rank.backend.ops, &gathers, &rank.scratch);
     std::vector<Numbers> numbers;
     for (const Parameter& parameter : store.all()) {
       const std::vector<float> value = copy_of(parameter.value);
@@ -155,7 +155,8 @@ TEST_CASE("muon: a skipped step changes nothing") {
     rank.backend.ops->fill(store.gradients(), 0);
     set_values(store);
     ParameterAllGather gathers(rank.grid, store);
-    Optimizer optimizer(store, {.name = "muon"}, *rank.backend.device, *rank.backend.ops, &gathers, {}, &rank.scratch);
+    Optimizer optimizer(store, OptimizerConfig{.name = "muon"}, *rank.backend.device, *rank.backend.ops, &gathers,
+                        &rank.scratch);
     set_gradients(store, 1, 0.3);
     update(optimizer, rank.backend, rank.grid, kUpdate);
     const auto all = [&] {
@@ -185,7 +186,8 @@ TEST_CASE("muon: a group of AdamW's has none of Muon's learning rate factor") {
       rank.backend.ops->fill(rank.store.values(), 0);
       set_values(rank.store);
       ParameterAllGather gathers(rank.grid, rank.store);
-      Optimizer optimizer(rank.store, config, *rank.backend.device, *rank.backend.ops, &gathers, groups, &rank.scratch);
+      Optimizer optimizer(rank.store, {config, groups}, *rank.backend.device, *rank.backend.ops, &gathers,
+                          &rank.scratch);
       rank.backend.ops->fill(rank.store.gradients(), 0);
       set_gradients(rank.store, 1, 0.3);
       update(optimizer, rank.backend, rank.grid, kUpdate);

@@ -200,8 +200,10 @@ TEST_CASE("optimizer: parameters of two rules train as with each alone") {
       training->store.allocate(*backend.device, type, {ranks}, 60);
       training->gathers = std::make_unique<ParameterAllGather>(grid, training->store);
       training->optimizer = std::make_unique<Optimizer>(
-          training->store, training == &with_sgd ? sgd : config, *backend.device, *backend.ops, training->gathers.get(),
-          training == &mixed ? groups : std::vector<ParameterGroupConfig>{});
+          training->store,
+          ParameterGroups(training == &with_sgd ? sgd : config,
+                          training == &mixed ? groups : std::vector<ParameterGroupConfig>{}),
+          *backend.device, *backend.ops, training->gathers.get());
       training->optimizer->initialize(3);
       for (std::uint64_t step = 1; step <= 3; ++step) {
         set_gradients(training->store, step, 0.3);

@@ -42,7 +42,7 @@ void train(Training& training, OptimizerConfig config, const std::vector<Paramet
     training.store.allocate(device, DType::f32);
     training.store.initialize(ops, 1);
     set_values(training.store);
-    Optimizer optimizer(training.store, config, device, ops, nullptr, groups);
+    Optimizer optimizer(training.store, {config, groups}, device, ops);
     for (std::uint64_t step = 1; step <= 3; ++step) {
       set_gradients(training.store, step, 0.3);
       training.updated.clear();

@@ -30,6 +30,7 @@ struct Layout {
   bool tasks = false;  ///< evaluation tasks, inside training
   const char* task = "";
   int expert = 1;
+  const char* moments = "fp32";
 };
 
 /// Experts in every layer that drop no tokens.
@@ -66,6 +67,7 @@ inline Config config_of(const Layout& layout) {
   config.optimizer.name = layout.optimizer;
   config.optimizer.momentum = layout.momentum;
   config.optimizer_groups = layout.groups;
+  config.optimizer.moments_dtype = layout.moments;
   config.precision.compute = layout.compute;
   config.run.threads = layout.threads;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;

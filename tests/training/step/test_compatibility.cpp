@@ -154,6 +154,8 @@ TEST_CASE("facts of a model: every key of its form changes them", "[train]") {
       {"attention_window", [](ModelConfig& model) { model.attention_window = 7; }},
       {"residual", [](ModelConfig& model) { model.residual = "parallel"; }},
       {"query_key_norm", [](ModelConfig& model) { model.query_key_norm = true; }},
+      {"base_hidden_size", [](ModelConfig& model) { model.base_hidden_size = 16; }},
+      {"base_head_size", [](ModelConfig& model) { model.base_head_size = 4; }},
       {"attention_softcap", [](ModelConfig& model) { model.attention_softcap = 50; }},
       {"scale_embeddings", [](ModelConfig& model) { model.scale_embeddings = true; }},
       {"embedding_norm", [](ModelConfig& model) { model.embedding_norm = true; }},

@@ -43,7 +43,7 @@ TEST_CASE("compute: without signs of a GPU all is silently on the CPU") {
         const RunConfig run = choose_device(run_on(device, communication), world, warnings);
         communicator_cases::expect(run.device == "cpu" && run.communication == "mpi" && warnings.empty(),
                                    "{} with {} is {} with {}", device, communication, run.device, run.communication);
-        const Compute compute = start_compute(run, world, "host", world.rank());
+        const Compute compute = start_compute(run, DType::bf16, world, "host", world.rank());
         communicator_cases::expect(compute.backend.device->is_host_memory() &&
                                        compute.transport_kind == TransportKind::host && compute.transport == nullptr &&
                                        compute.description.empty(),

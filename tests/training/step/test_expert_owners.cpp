@@ -167,7 +167,7 @@ void play(const ProcessGrid& grid, bool distributed, const WholeModel& whole, Fi
   const Buffer memory(*backend.device, 4096);
   Arena scratch("scratch", memory);
   GradientReducer reducer(grid, store);
-  reducer.reduce_from(store.at(1).first);
+  reducer.reduce_from(1);
   reducer.finish(*backend.ops, scratch);
   ParameterAllGather gathers(grid, store);
   Optimizer optimizer(store, {}, *backend.device, *backend.ops, &gathers);

@@ -144,6 +144,17 @@ void declare_made_up(ParameterStore& store, const ProcessGrid& grid, const Tenso
   if (stages_hold(1)) mark(builder.replicated_vector(Role::norm, "shared norm", 37, 1), 1);
 }
 
+/// How copies share the optimizer's state out.
+enum class Sharing { none, equal_parts, whole_matrices };
+
+void mark_all_matrices(ParameterStore& store) {
+  for (const Parameter& parameter : store.all()) {
+    if (parameter.role == Role::matrix) {
+      store.mark_matrix(parameter.index, static_cast<double>(parameter.global_shape.elements()));
+    }
+  }
+}
+
 /// Ties of {first, last} and {first, one between, last}, as far as there are such stages.
 std::vector<std::vector<int>> made_up_ties(int stages) {
   if (stages == 1) return {};
@@ -157,9 +168,9 @@ TEST_CASE("owners: made-up parameters count and are written once on every grid",
   Backend backend = make_cpu_backend();
   for (GridShape shape : all_grids()) {
     shape.ties = made_up_ties(shape.pipeline);
-    for (const bool distributed : {false, true}) {
+    for (const Sharing sharing : {Sharing::none, Sharing::equal_parts, Sharing::whole_matrices}) {
       for (const bool sequence_parallel : {false, true}) {
-        const Shards shards = distributed ? all_copies(shape) : Shards{};
+        const Shards shards = sharing == Sharing::none ? Shards{} : all_copies(shape);
         Tally tally(backend);
         for (int rank = 0; rank < shape.ranks(); ++rank) {
           CountingCommunicator world(rank, shape.ranks());
@@ -167,6 +178,7 @@ TEST_CASE("owners: made-up parameters count and are written once on every grid",
           const TensorRegion region(grid, sequence_parallel);
           ParameterStore store;
           declare_made_up(store, grid, region);
+          if (sharing == Sharing::whole_matrices) mark_all_matrices(store);
           tally.count(grid, store, shards);
           for (const SavedPart& part : saved_parts(store, grid)) {
             tally.write(*part.parameter, part.parameter->name, part.range.first - part.parameter->first,

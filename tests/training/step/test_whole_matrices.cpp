@@ -1,17 +1,26 @@
 // Muon on grids of ranks: parts of matrices, by rows and columns, shared and repeated, of experts and in shards, are
 // updated in the bits of one rank that has all of them.
+#include <algorithm>
 #include <mutex>
+#include <numeric>
+#include <tuple>
 
 #include "backend/ops/backends.h"
 #include "base/core/philox.h"
+#include "config/rules/resolve.h"
+#include "distributed/comm/counting_communicator.h"
 #include "distributed/comm/thread_communicator.h"
+#include "models/families/family.h"
 #include "models/layers/parameter_builder.h"
 #include "support/boxes.h"
 #include "support/catch.h"
 #include "support/communicator_cases.h"
+#include "support/model_sizes.h"
 #include "support/tensors.h"
+#include "training/optimizer/newton_schulz.h"
 #include "training/optimizer/update_step.h"
 #include "training/step/grid.h"
+#include "training/step/memory_plan.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -64,11 +73,11 @@ struct TrainingRank {
   TrainingRank(Communicator& world, const GridShape& shape, DType type, bool distributed)
       : grid(world, shape), region(grid, false) {
     declare(store, grid, region);
-    // Small enough buckets that matrices lie in several parts.
+    mark_matrices(store, settings(distributed), shape.tensor);
     store.allocate(*backend.device, type, distributed ? all_copies(shape) : Shards{}, 300);
     gathers = std::make_unique<ParameterAllGather>(grid, store);
     optimizer = std::make_unique<Optimizer>(store, settings(distributed), *backend.device, *backend.ops, gathers.get(),
-                                            std::vector<ParameterGroupConfig>(), &scratch);
+                                            &scratch);
     optimizer->initialize(3);
   }
 
@@ -164,8 +173,9 @@ void require_same(const TrainingRank& rank, const Trained& alone) {
 TEST_CASE("muon: parts of matrices on every layout are updated as one rank's") {
   const GridShape shape =
       GENERATE(GridShape{}, GridShape{.tensor = 2}, GridShape{.tensor = 4, .kv_replicas = 2}, GridShape{.data = 2},
-               GridShape{.data = 3}, GridShape{.tensor = 2, .data = 2}, GridShape{.tensor = 2, .context = 2},
-               GridShape{.data = 2, .expert = 2}, GridShape{.tensor = 4, .data = 2, .kv_replicas = 2, .expert = 2},
+               GridShape{.data = 3}, GridShape{.data = 8}, GridShape{.tensor = 2, .data = 2},
+               GridShape{.tensor = 2, .context = 2}, GridShape{.data = 2, .expert = 2},
+               GridShape{.tensor = 4, .data = 2, .kv_replicas = 2, .expert = 2},
                GridShape{.tensor = 2, .context = 2, .data = 2, .expert = 2});
   const DType type = GENERATE(DType::f32, DType::bf16);
   const bool distributed = GENERATE(false, true);
@@ -184,24 +194,84 @@ TEST_CASE("muon: parts of matrices on every layout are updated as one rank's") {
   CHECK(scratch == std::vector<std::size_t>(scratch.size(), scratch.front()));
 }
 
-TEST_CASE("muon: with shards a part of a bucket is about a matrix") {
+namespace {
+
+constexpr std::int64_t kWidth = 64;
+
+Config stack(int copies, int layers) {
   Config config;
+  config.model = model_of({.layers = layers, .hidden = kWidth, .heads = 4, .ffn = 4 * kWidth, .sequence = 64});
+  config.parallel.data = copies;
   config.optimizer = settings(true);
-  const auto elements = [&](int shards, int matrices) {
-    ParameterStore store;
-    for (int i = 0; i < matrices; ++i) {
-      Parameter parameter(Role::matrix);
-      parameter.name = fmt::format("{}", i);
-      parameter.global_shape = parameter.box.extent = {2048, 1024};
-      store.declare(std::move(parameter));
+  return config;
+}
+
+struct Shared {
+  double padding;  ///< unused elements, relative to those in use
+  double balance;  ///< the largest cost of a copy, relative to the mean
+};
+
+/// Buckets are as small as they may become.
+Shared shared(const Config& config) {
+  const int copies = static_cast<int>(config.parallel.data);
+  CountingCommunicator world(0, copies);
+  const ProcessGrid grid(world, {.data = copies});
+  const TensorRegion region(grid, false);
+  ParameterStore store;
+  make_stages(config, grid, region, store);
+  mark_matrices(store, ParameterGroups(config), 1);
+  store.allocate_sizing(DType::f32, {copies, copies}, 1);
+  std::vector<double> costs(static_cast<std::size_t>(copies));
+  std::int64_t used = 0;
+  for (int copy = 0; copy < copies; ++copy) {
+    const std::vector<FlatRange> owned = store.owned_by({copy, copy});
+    for (const FlatRange& range : owned) used += range.count;
+    for (const Parameter& parameter : store.all()) {
+      const std::vector<FlatRange> parts = ParameterStore::parts_in(parameter, owned);
+      if (parameter.matrix_cost == 0 || parts.empty()) continue;
+      CHECK((parts.size() == 1 && parts[0].count == parameter.elements()));
+      costs[static_cast<std::size_t>(copy)] += parameter.matrix_cost;
     }
-    return bucket_elements(config, store, {shards, 1});
-  };
-  constexpr std::int64_t matrix = 2048 * 1024;
-  CHECK(elements(1, 100) == ParameterStore::kBucketElements);
-  CHECK(elements(4, 100) == 4 * matrix);
-  CHECK(elements(64, 100) == 100 * matrix / 8);  // sums begin under the backward
-  CHECK(elements(64, 3) == ParameterStore::kBucketElements);
-  config.optimizer.name = "adamw";
-  CHECK(elements(4, 100) == ParameterStore::kBucketElements);
+  }
+  const double all = std::accumulate(costs.begin(), costs.end(), 0.0);
+  return {static_cast<double>(store.flat_elements()) / static_cast<double>(used) - 1,
+          *std::max_element(costs.begin(), costs.end()) * copies / all};
+}
+
+}  // namespace
+
+TEST_CASE("muon: copies own whole matrices, about equally much work") {
+  for (const auto& [copies, layers, padding, balance] : {std::tuple(2, 12, 0.001, 1.001),
+                                                         {3, 12, 0.01, 1.01},
+                                                         {4, 12, 0.001, 1.001},
+                                                         {8, 12, 0.06, 1.04},
+                                                         {8, 24, 0.09, 1.04},
+                                                         {8, 32, 0.07, 1.04},
+                                                         {16, 32, 0.13, 1.06},
+                                                         {16, 12, 0.23, 1.21},
+                                                         {64, 12, 0.0, 1.61}}) {
+    CAPTURE(copies, layers);
+    const Shared how = shared(stack(copies, layers));
+    UNSCOPED_INFO("padding " << how.padding << " balance " << how.balance);
+    CHECK(how.padding <= padding);
+    CHECK(how.balance <= balance);
+  }
+}
+
+TEST_CASE("muon: each matrix is the work of one copy, counted by a plan") {
+  const int copies = GENERATE(1, 2, 3, 16);
+  Config config = stack(copies, 2);
+  config.train.global_batch_size = copies;
+  config.parallel.data = copies;
+  config.optimizer.moments_dtype = GENERATE("fp32", "bf16");
+  CAPTURE(copies, config.optimizer.moments_dtype);
+  double flops = 0;
+  std::size_t scratch = 0;
+  for (int data = 0; data < copies; ++data) {
+    const MemoryPlan plan = plan_memory(config, grid_shape(config), {.data = data});
+    flops += plan.update_flops;
+    if (data > 0) CHECK(plan.scratch == scratch);
+    scratch = plan.scratch;
+  }
+  CHECK(flops == 2 * (4 * orthogonalize_flops({kWidth, kWidth}) + 2 * orthogonalize_flops({4 * kWidth, kWidth})));
 }

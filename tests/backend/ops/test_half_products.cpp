@@ -1,0 +1,139 @@
+// Products of bf16 by the processor's own instructions: every kind that this one has, and which is chosen on others.
+#include "backend/cpu/half_products.h"
+
+#include <algorithm>
+
+#include "backend/cpu/cpu_device.h"
+#include "backend/cpu/cpu_ops.h"
+#include "backend/ops/product_check.h"
+#include "support/tensors.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+namespace {
+
+std::vector<HalfProducts> products_here() {
+  std::vector<HalfProducts> products = {HalfProducts::widened};
+  if (processor_features().avx512_bf16) products.push_back(HalfProducts::avx512_bf16);
+  if (processor_features().amx_bf16) products.push_back(HalfProducts::amx_bf16);
+  return products;
+}
+
+/// For each kind of products that this processor has.
+template <class Check>
+void check_each(const Check& check) {
+  CpuDevice device;
+  for (const HalfProducts products : products_here()) {
+    INFO(name_of(products));
+    CpuOps ops(device, 1, products);
+    check(ops);
+  }
+}
+
+Owned<float> product(Ops& ops, const Owned<BFloat16>& a, const Owned<BFloat16>& b) {
+  Owned<float> c({a.shape()[0], b.shape()[1]});
+  ops.matmul({.a = a, .b = b, .c = c});
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("native 16 bits: the choice follows the processor's features") {
+  constexpr ProcessorFeatures none, intel{.avx512_bf16 = true}, amd{.avx512_bf16 = true, .fast_pairs = true},
+      units{.amx_bf16 = true, .avx512_bf16 = true};
+  const auto automatic = [](const ProcessorFeatures& features) {
+    return choose_half_products(Native16Bit::automatic, features);
+  };
+  CHECK(automatic(none) == HalfProducts::widened);
+  CHECK(automatic(intel) == HalfProducts::widened);  // at half the rate of f32
+  CHECK(automatic(amd) == HalfProducts::avx512_bf16);
+  CHECK(automatic(units) == HalfProducts::amx_bf16);
+  CHECK(choose_half_products(Native16Bit::on, intel) == HalfProducts::avx512_bf16);
+  CHECK(choose_half_products(Native16Bit::on, units) == HalfProducts::amx_bf16);
+  CHECK(choose_half_products(Native16Bit::off, units) == HalfProducts::widened);
+  CHECK_THROWS_WITH(choose_half_products(Native16Bit::on, none),
+                    Contains("neither amx_bf16 nor avx512_bf16") && Contains("\"auto\" or \"off\""));
+}
+
+TEST_CASE("native 16 bits: every transpose, setting and adding, awkward sizes") {
+  check_each([](Ops& ops) {
+    const std::int64_t sizes[][3] = {{1, 1, 1},    {7, 1, 33},   {33, 7, 129},  {64, 48, 300}, {1, 300, 129},
+                                     {33, 97, 32}, {17, 49, 31}, {50, 15, 385}, {16, 112, 800}};
+    for (const auto& [m, n, k] : sizes) {
+      for (int bits = 0; bits < 16; ++bits) {
+        const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, add = (bits & 4) != 0;
+        const std::int64_t margin = (bits & 8) != 0 ? 3 : 0;
+        check_product<BFloat16>(ops, m, n, k, ta, tb, add, margin);
+        check_product<BFloat16, float>(ops, m, n, k, ta, tb, add, margin);
+      }
+    }
+  });
+}
+
+TEST_CASE("native 16 bits: blocks, slices and parts in every direction") {
+  check_each([](Ops& ops) {
+    for (int bits = 0; bits < 4; ++bits) {
+      const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, add = ta != tb;
+      check_product<BFloat16>(ops, 1601, 7, 33, ta, tb, add, 1);
+      check_product<BFloat16>(ops, 7, 1600, 5, ta, tb, add, 1);
+      check_product<BFloat16>(ops, 33, 17, 3100, ta, tb, add, 1);
+      check_product<BFloat16, float>(ops, 35, 17, 3100, ta, tb, add, 1);
+      check_product<BFloat16>(ops, 300, 800, 400, ta, tb, add, 0);
+      check_product<BFloat16, float>(ops, 1600, 20, 400, ta, tb, add, 1);
+    }
+  });
+}
+
+TEST_CASE("native 16 bits: an extent of zero") {
+  check_each([](Ops& ops) {
+    for (int bits = 0; bits < 8; ++bits) {
+      const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, add = (bits & 4) != 0;
+      check_product<BFloat16>(ops, 7, 5, 0, ta, tb, add, 2);  // c becomes 0, or stays
+      check_product<BFloat16, float>(ops, 7, 5, 0, ta, tb, add, 2);
+      check_product<BFloat16>(ops, 0, 5, 3, ta, tb, add, 2);
+      check_product<BFloat16>(ops, 7, 0, 3, ta, tb, add, 2);
+    }
+  });
+}
+
+TEST_CASE("native 16 bits: infinities, NaN and overflow as widened products have") {
+  check_each([](Ops& ops) {
+    const auto multiply = [&](float x, float y) {
+      Owned<BFloat16> a({40, 40}, to_bfloat16(0)), b({40, 40}, to_bfloat16(0)), c({40, 40});
+      a[39] = to_bfloat16(x);       // row 0
+      b[39 * 40] = to_bfloat16(y);  // column 0
+      ops.matmul({.a = a, .b = b, .c = c});
+      CHECK(wide(c[41]) == 0);  // its row and column hold no other number
+      return wide(c[0]);
+    };
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    CHECK(multiply(infinity, -2) == -infinity);
+    CHECK(std::isnan(multiply(infinity, 0)));
+    CHECK(std::isnan(multiply(std::numeric_limits<float>::quiet_NaN(), 1)));
+    CHECK(multiply(0x1p64f, 0x1p64f) == infinity);
+    CHECK(multiply(0x1p64f, -0x1p64f) == -infinity);
+    CHECK(multiply(0x1p127f, 0x1p-127f) == (multiply(0x1p-127f, 1) == 0 ? 0.0f : 1.0f));  // subnormal: 0, or kept
+  });
+}
+
+TEST_CASE("native 16 bits: an element's bits follow from its row and column") {
+  constexpr std::int64_t m = 300, n = 140, k = 1501;
+  const auto a = random_tensor<BFloat16>({m, k}, 1), b = random_tensor<BFloat16>({k, n}, 2);
+  CpuDevice device;
+  for (const HalfProducts products : products_here()) {
+    if (products == HalfProducts::widened) continue;
+    INFO(name_of(products));
+    CpuOps ops(device, 1, products);
+    const Owned<float> whole = product(ops, a, b);
+    for (const auto& [row, column] : {std::pair{0, 0}, {17, 5}, {299, 139}, {255, 96}}) {
+      Owned<float> one({1, 1});
+      ops.matmul({.a = ConstTensor(a).slice(0, row, 1), .b = ConstTensor(b).slice(1, column, 1), .c = one});
+      CHECK(one[0] == whole[row * n + column]);
+    }
+    for (const int threads : {2, 3}) {
+      CpuOps several(device, threads, products);
+      CHECK(product(several, a, b) == whole);
+    }
+  }
+}
