@@ -1,171 +1,19 @@
 // Errors of the kinds that parallel trainers have had, planted one by one into a tiny run: the check of collectives and
-// of records names each, with the line that says what it is not. Those that only a comparison with one rank can see:
-// training/loop/test_planted_defects.cpp. The table of both: docs/exactness.md.
-#include <cmath>
-#include <optional>
-
-#include "backend/ops/backends.h"
-#include "distributed/comm/thread_communicator.h"
-#include "distributed/parallel/checked_collectives.h"
-#include "distributed/parallel/gradient_reducer.h"
-#include "distributed/parallel/group_check.h"
-#include "distributed/parallel/record_check.h"
+// of records names each, with the line that says what it is not. On every layout: test_planted_layouts.cpp. Errors that
+// only a comparison with one rank can see: training/loop/test_planted_defects.cpp. The table: docs/exactness.md.
+#include "parity/planted_runs.h"
 #include "parity/subjects.h"
 #include "support/catch.h"
-#include "support/planted_defects.h"
-#include "support/planted_stages.h"
-#include "support/require_error.h"
-#include "support/tiny_training.h"
-#include "training/step/grid.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 namespace {
 
-/// A rank's objects in a run, for errors of the code that calls them.
-struct Rank {
-  const ProcessGrid& grid;
-  Replica& replica;
-  Backend& backend;
-};
-
-/// An error and what the check says of it. What is not set is right.
-struct Planted {
-  std::string name;
-  int tensor = 1, data = 1, pipeline = 1;
-  std::vector<std::string> how = {};
-  std::vector<std::string> found = {};  ///< parts of the message; empty: nothing is to be found
-  CommunicationDefect communication = {};
-  std::function<void(Parameter& parameter)> record = {};   ///< for each parameter, on every rank
-  std::function<void(DefectiveOps& ops)> operations = {};  ///< the last rank's
-  std::function<void(std::vector<double>& counts, int rank)> counts = {};
-  std::function<void(const Rank& rank)> after_backward = {};
-  AroundPass pass = {};          ///< every pass through a stage
-  bool over_data_ranks = false;  ///< layers take the data ranks for tensor ranks
-};
-
-/// The context of a pass, with other settings and another region.
-Context changed(const Context& context, const PassSettings& settings, const TensorRegion& region) {
-  return {.ops = context.ops,
-          .region = region,
-          .saved = context.saved,
-          .scratch = context.scratch,
-          .micro_batch = context.micro_batch,
-          .pass = settings,
-          .weight_gradients = context.weight_gradients,
-          .counts = context.counts,
-          .results = context.results};
-}
-
-/// A grid whose tensor ranks are the data ranks of another.
-class SwappedAxes {
- public:
-  SwappedAxes(Communicator& world, const ProcessGrid& grid, bool sequence_parallel)
-      : world_(world.split(0, grid.at().tensor * grid.shape().data + grid.at().data, "swapped")),
-        grid_(*world_, {.tensor = grid.shape().data, .data = grid.shape().tensor}),
-        check_(grid.shape(), world.rank(), grid_.tensor(), nullptr),
-        region_(grid_, sequence_parallel) {
-    grid_.tensor().set_check(&check_);
-  }
-  const TensorRegion& region() const { return region_; }
-
- private:
-  std::unique_ptr<Communicator> world_;
-  ProcessGrid grid_;
-  GroupCheck check_;
-  TensorRegion region_;
-};
-
-void train(const Planted& planted) {
-  const Config config = config_of({planted.name, planted.tensor, planted.data, planted.pipeline, planted.how, {}, ""});
-  const int ranks = planted.tensor * planted.data * planted.pipeline;
-  run_as_threads(ranks, [&](Communicator& threads) {
-    Onset onset;
-    DefectiveCommunicator world(threads, planted.communication, onset);
-    const ProcessGrid grid(world, grid_shape(config));
-    Backend cpu = make_cpu_backend();
-    auto defective = std::make_unique<DefectiveOps>(std::move(cpu.ops), onset);
-    if (planted.operations && world.rank() == ranks - 1) planted.operations(*defective);
-    Backend backend(std::move(cpu.device), std::move(defective));
-    const CheckedCollectives checks(grid, *backend.device);
-    std::optional<SwappedAxes> swapped;
-    AroundPass pass = planted.pass;
-    if (planted.over_data_ranks) {
-      swapped.emplace(world, grid, config.parallel.sequence_parallel);
-      pass = [&](Context& context, const std::function<void(Context&)>& play) {
-        Context other = changed(context, context.pass, swapped->region());
-        play(other);
-      };
-    }
-    const PlantedStages stages(config, grid, planted.record, pass);
-    Replica replica(config, grid, backend, stages.family());
-    check_records(grid, replica.store());
-    check_shares(world, replica.owned_slices());
-    TinyBatches batches(config, grid.data().rank());
-    Timers timers;
-    for (int step = 1; step <= 2; ++step) {
-      const std::span<const MicroBatch> micro_batches = batches.step(step);
-      LossScaling loss = batches.loss();
-      std::vector<double> counts(loss.counts.begin(), loss.counts.end());
-      if (planted.counts) planted.counts(counts, world.rank());
-      loss.counts = counts;
-      const StepSums sums = replica.forward_backward(micro_batches, step, loss, timers);
-      if (planted.after_backward) planted.after_backward({grid, replica, backend});
-      const Replica::Update update = replica.update(sums, {.learning_rate = 1e-3}, timers);
-      verify(!update.skipped, ErrorKind::numerics, "the loss of step {} is not finite", step);
-    }
-    replica.evaluate(batches.step(2), batches.loss().counts, timers);
-    replica.parameter_norm(timers);
-  });
-}
-
-/// The same run without the error passes.
-void check_found(const Planted& planted) {
-  require_error(ErrorKind::numerics, planted.found, [&] { train(planted); });
-  train({.name = planted.name,
-         .tensor = planted.tensor,
-         .data = planted.data,
-         .pipeline = planted.pipeline,
-         .how = planted.how});
-}
-
-bool is_sum(DType type, const Tensor& values, Reduce reduce) {
-  return values.dtype() == type && reduce == Reduce::sum;
-}
-
-/// Sums of f32 in the groups of this name that are left out.
-CommunicationDefect without_sums(const std::string& group, DType type = DType::f32) {
-  CommunicationDefect defect{.group = group};
-  defect.forgets_all_reduce = [type](const Tensor& values, Reduce reduce) { return is_sum(type, values, reduce); };
-  return defect;
-}
-
-CommunicationDefect scaled_sums(const std::string& group, float factor) {
-  CommunicationDefect defect{.group = group};
-  defect.after_all_reduce = [factor](Tensor values, int) {
-    for (std::int64_t i = 0; i < values.elements(); ++i) values.as<float>()[i] *= factor;
-  };
-  return defect;
-}
-
-const std::vector<std::string> kSequence = {"parallel.sequence_parallel=true"};
-const std::vector<std::string> kSharded = {"optimizer.distributed=true"};
 const std::vector<std::string> kExpertRanks = {"moe.experts=4", "moe.every=2", "parallel.expert=2"};
-
-void sum_again(const Rank& rank) {
-  const Buffer memory(*rank.backend.device, std::size_t{1} << 20);
-  Arena scratch("scratch", memory);
-  GradientReducer(rank.grid, rank.replica.store()).finish(*rank.backend.ops, scratch);
-}
-
-void is_replica(Parameter& parameter) {
-  if (parameter.role == Role::norm) parameter.tensor = Placement::replica;
-}
-
-void is_partial(Parameter& parameter) {
-  if (parameter.role == Role::norm) parameter.tensor = Placement::partial;
-}
+const std::vector<std::string> kShardedMuon = with(kSharded, kMuon);
+// A layer is too little for four copies: buckets of matrices are not padded.
+const std::vector<std::string> kUnequalParts = with(kShardedMuon, {"model.layers=1", "model.ffn_hidden_size=512"});
 
 }  // namespace
 
@@ -217,7 +65,7 @@ TEST_CASE("planted: shared key heads that are not summed") {
 TEST_CASE("planted: norms that are not summed under sequence parallelism") {
   CommunicationDefect defect{.group = "tensor"};
   defect.forgets_all_reduce = [](const Tensor& values, Reduce reduce) {
-    return is_sum(DType::f32, values, reduce) && values.shape().rank() == 1;  // the head's sums are a matrix
+    return values.dtype() == DType::f32 && reduce == Reduce::sum && values.shape().rank() == 1;  // the head's: a matrix
   };
   check_found({.name = "no sum of norms",
                .tensor = 2,
@@ -248,6 +96,32 @@ TEST_CASE("planted: stale weights, gathered into the wrong places") {
                .how = kSharded,
                .found = {"src/distributed/parallel/parameter_all_gather.cpp:", "what arrived from rank"},
                .communication = {.group = "data", .swaps_gathered_parts = true}});
+}
+
+TEST_CASE("planted: stale weights, which their owners do not broadcast") {
+  check_found({.name = "stale weights of owners",
+               .data = 4,
+               .how = kUnequalParts,
+               .found = {"src/distributed/parallel/parameter_all_gather.cpp:",
+                         "new weights of the rank that updates them", "what arrived from rank"},
+               .communication = {.group = "data", .forgets_broadcasts = true}});
+}
+
+TEST_CASE("planted: matrices that are updated with another rank's parts") {
+  check_found({.name = "parts of other matrices",
+               .tensor = 2,
+               .how = kMuon,
+               .found = {"src/training/optimizer/whole_matrix.cpp:", "parts of matrices", "what arrived from rank"},
+               .communication = {.group = "tensor", .swaps_exchanged_parts = true}});
+}
+
+TEST_CASE("planted: tokens that come back from another rank's expert") {
+  check_found(
+      {.name = "tokens of other experts",
+       .data = 4,
+       .how = kExpertRanks,
+       .found = {"src/models/layers/expert_exchange.h:", "rows by the rank of their expert", "what arrived from rank"},
+       .communication = {.group = "expert", .swaps_exchanged_parts = true}});
 }
 
 TEST_CASE("planted: a micro-batch that comes twice") {
@@ -343,7 +217,7 @@ TEST_CASE("planted: a mean over each rank's own targets") {
   check_found({.name = "local counts",
                .data = 2,
                .found = {"src/training/step/replica.cpp:", "counts that the loss is a mean over"},
-               .counts = [](std::vector<double>& counts, int rank) { counts[0] = counts[0] / 2 + rank; }});
+               .counts = count_alone});
 }
 
 TEST_CASE("planted: a dropout mask of other samples on a tensor rank") {
@@ -371,10 +245,10 @@ TEST_CASE("planted: layers that read weights before they have arrived") {
                .data = 2,
                .how = kSharded,
                .found = {"the loss of step 2 is not finite"},
-               .pass = [](Context& context, const std::function<void(Context&)>& play) {
-                 PassSettings settings = context.pass;
-                 settings.gathers = nullptr;
-                 Context hasty = changed(context, settings, context.region);
-                 play(hasty);
-               }});
+               .pass = without_waiting});
+  check_found({.name = "no wait, Muon",
+               .data = 4,
+               .how = kUnequalParts,
+               .found = {"the loss of step 2 is not finite"},
+               .pass = without_waiting});
 }

@@ -145,7 +145,7 @@ TEST_CASE("checked collectives: a transport that does not add is found") {
   };
   require_found({"the result is not the sum of the ranks' shares"}, body, defect);
   defect = {.group = "tensor"};
-  defect.after_all_reduce = [](Tensor values, int ranks) {
+  defect.after_sum = [](Tensor values, int ranks) {
     for (std::int64_t i = 0; i < values.elements(); ++i) values.as<float>()[i] /= static_cast<float>(ranks);
   };
   require_found({"the result is not the sum of the ranks' shares: off by"}, body, defect);
@@ -211,6 +211,39 @@ TEST_CASE("checked collectives: parts that are on their way read as NaN") {
     const Numbers other(rank % 2 == 0 ? rank + 1 : rank - 1);
     CHECK(whole.values[static_cast<std::size_t>(kElements - first)] == other.values[0]);
   });
+}
+
+TEST_CASE("checked collectives: a broadcast on its way reads as NaN elsewhere") {
+  on_checked_grid([](const ProcessGrid& grid, int rank) {
+    Numbers weights(rank);
+    const bool owner = grid.data().rank() == 1;
+    Pending broadcast = grid.data().start_broadcast(weights.tensor(), 1, kOwnersWeights);
+    for (const float value : weights.values) CHECK(std::isnan(value) == !owner);
+    broadcast.wait();
+    CHECK(weights.values == Numbers(rank % 2 + 2).values);
+  });
+}
+
+TEST_CASE("checked collectives: a broadcast that does not arrive is found") {
+  const CommunicationDefect defect{.group = "data", .forgets_broadcasts = true};
+  require_found(
+      {"broadcast of \"new weights of the rank that updates them\" in group 'data'", "what arrived from rank"},
+      [](const ProcessGrid& grid, int rank) {
+        Numbers weights(rank);
+        grid.data().broadcast(weights.tensor(), 1, kOwnersWeights);
+      },
+      defect);
+}
+
+TEST_CASE("checked collectives: an exchange with wrong places is found") {
+  const CommunicationDefect defect{.group = "tensor", .swaps_exchanged_parts = true};
+  require_found(
+      {"all-to-all of \"parts of matrices\"", "what arrived from rank"},
+      [](const ProcessGrid& grid, int rank) {
+        Numbers sent(rank, 2 * kElements), received(0, 2 * kElements);
+        grid.tensor().all_to_all(sent.tensor(), received.tensor(), kMatrixParts);
+      },
+      defect);
 }
 
 TEST_CASE("checked collectives: counts of each rank's own are no common counts") {

@@ -100,7 +100,7 @@ TEST_CASE("--verify finds gradients that are divided by the number of ranks") {
   const ShardFolder folder;
   Planted defect;
   defect.communication.group = "data";
-  defect.communication.after_all_reduce = [](Tensor values, int ranks) {
+  defect.communication.after_sum = [](Tensor values, int ranks) {
     for (std::int64_t i = 0; i < values.elements(); ++i) values.as<float>()[i] /= static_cast<float>(ranks);
   };
   check_found(2, small_run(folder, 1, 1), defect, "the first that is off is final_norm.bias, by 5.0e-01",
