@@ -43,11 +43,11 @@ CommunicationDefect without_sums(const std::string& group, DType type = DType::f
 /// Sums of f32 have a factor.
 CommunicationDefect scaled_sums(const std::string& group, float factor);
 
-// Errors of the other kinds.
+// Errors of code and of records.
 void sum_again(const Rank& rank);
-void is_replica(Parameter& parameter);                    ///< norms
-void is_partial(Parameter& parameter);                    ///< norms
-void count_alone(std::vector<double>& counts, int rank);  ///< of targets
+void is_replica(Parameter& parameter);                    ///< norms alone
+void is_partial(Parameter& parameter);                    ///< norms alone
+void count_alone(std::vector<double>& counts, int rank);  ///< targets of a rank
 void without_waiting(Context& context, const std::function<void(Context&)>& play);
 
 inline const std::vector<std::string> kSequence = {"parallel.sequence_parallel=true"};
