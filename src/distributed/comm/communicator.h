@@ -59,8 +59,7 @@ class Pending {
 ///   * Verbs take tensors, never counts. Tensors are contiguous. All ranks of the group call the same verb with the
 ///     same shapes and dtypes, in the same order; checked where it is free.
 ///   * Every verb takes a TensorMeaning: what the tensor is over the group (distributed/comm/meaning.h). It has no
-///   effect but
-///     on a check.
+///     effect but on a check.
 ///   * Every verb has a `start_` form that returns a Pending. The buffers belong to the communicator until wait(). A
 ///     Pending that is dropped without wait() is an internal error (terminates): nothing is left in flight by accident.
 ///     (While an exception unwinds it is abandoned instead.)

@@ -6,8 +6,8 @@
 
 namespace megatron {
 
-/// The first kGroupCount have one communicator each in every grid. `tie`: any of the grid's ties; `any`: a group that
-/// does not matter.
+/// Those before `tie` have one communicator each in every grid. `tie`: any of the grid's ties; `any`: a group that does
+/// not matter.
 enum class Group {
   tensor,
   context,
@@ -23,6 +23,7 @@ enum class Group {
   world,
   any
 };
-inline constexpr std::size_t kGroupCount = 10;
+/// Rows of the table; a kind without one does not compile.
+inline constexpr auto kGroupCount = static_cast<std::size_t>(Group::tie);
 
 }  // namespace megatron

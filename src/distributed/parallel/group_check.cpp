@@ -208,7 +208,7 @@ std::vector<TensorPrint> GroupCheck::expected_of(const CheckedCall& call, const 
     }
     return all;
   };
-  switch (call.verb) {
+  switch (call.verb) {  // no default: a new verb must say what it makes
     case Verb::all_reduce: return {sum(0)};
     case Verb::reduce_scatter: return {sum(own)};
     case Verb::all_gather:
@@ -218,8 +218,13 @@ std::vector<TensorPrint> GroupCheck::expected_of(const CheckedCall& call, const 
       for (const Seen& rank : ranks) expected.push_back(rank.prints[own]);
       return expected;
     case Verb::broadcast: return {ranks[static_cast<std::size_t>(call.peer)].prints[0]};
-    default: return {};
+    case Verb::none:
+    case Verb::send:
+    case Verb::receive:
+    case Verb::barrier:
+    case Verb::split: break;
   }
+  return expected;
 }
 
 // Nothing may read what is on its way: it becomes NaN, but for this rank's own part of it.
