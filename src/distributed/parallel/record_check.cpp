@@ -98,13 +98,26 @@ class RecordCheck {
   }
 
  private:
-  std::vector<int> members(const std::string& group, int rank) const {
-    std::vector<int> members;
-    for (int i = 0;; ++i) {
-      const std::optional<int> member = world_rank_of(shape_, group, rank, i);
-      if (!member) return members;
-      members.push_back(*member);
+  /// Members of a rank's group, for all groups of one name.
+  class Members {
+   public:
+    Members(const GridShape& shape, const std::string& group)
+        : colours_(colours_of_group(shape, group).value_or(std::vector<int>())) {
+      for (std::size_t rank = 0; rank < colours_.size(); ++rank) {
+        by_colour_[colours_[rank]].push_back(static_cast<int>(rank));
+      }
     }
+    /// None, if the grid has no such group.
+    const std::vector<int>& of(int rank) {
+      return by_colour_[colours_.empty() ? -1 : colours_[static_cast<std::size_t>(rank)]];
+    }
+
+   private:
+    std::vector<int> colours_;  // by rank of the world
+    std::map<int, std::vector<int>> by_colour_;
+  };
+  const std::vector<int>& members(const std::string& group, int rank) const {
+    return members_.try_emplace(group, shape_, group).first->second.of(rank);
   }
   std::string unequal_in_group(const Holders& holders) const {
     for (const auto& [rank, record] : holders) {
@@ -172,6 +185,7 @@ class RecordCheck {
 
   const GridShape& shape_;
   std::map<std::string, Holders> holders_;
+  mutable std::map<std::string, Members> members_;  // by name of group, once it was asked for
 };
 
 std::string wrong_shares(const std::vector<std::vector<HeldSlice>>& ranks) {
