@@ -93,7 +93,7 @@ TEST_CASE("checked collectives: a sum over a group of one rank is found") {
 }
 
 TEST_CASE("checked collectives: a second sum is found") {
-  require_found({"on ranks 0, 1 it is a sum over these ranks already, made by"}, [](const ProcessGrid& grid, int rank) {
+  require_found({"it is a sum over these ranks already, made by"}, [](const ProcessGrid& grid, int rank) {
     Numbers sum(rank);
     grid.tensor().all_reduce(sum.tensor(), kOutputShares);
     grid.tensor().all_reduce(sum.tensor(), kOutputShares);
