@@ -234,6 +234,25 @@ TEST_CASE("sums during the backward equal sums after it to the bit") {
   require_identical(train_overlapping(false, true), after);
 }
 
+TEST_CASE("parity: a check of collectives changes no bit") {
+  for (const std::string name : {"2 x 2 x 2", "sequence, 2 x 2 x 2", "muon, data 4, distributed"}) {
+    const Row row = row_named(parity_rows(), name);
+    INFO(name);
+    require_identical(train_tiny(config_of(row), row.tensor, row.data, row.pipeline, 5, /*checked=*/false),
+                      train_tiny(config_of(row), row.tensor, row.data, row.pipeline, 5, /*checked=*/true));
+  }
+}
+
+// By hand: test_parity "[cost]".
+TEST_CASE("parity: what a check of collectives costs where it is on", "[.cost]") {
+  const Row row = row_named(parity_rows(), "2 x 2 x 2");
+  for (const bool checked : {false, true, false, true}) {
+    const double start = Timers::steady_seconds();
+    train_tiny(config_of(row), row.tensor, row.data, row.pipeline, 5, checked);
+    WARN((checked ? "with a check: " : "without: ") << Timers::steady_seconds() - start << " s for 5 steps");
+  }
+}
+
 TEST_CASE("dropout is on in these tests: without it the losses are others") {
   Config config = tiny_config();
   const double loss = train_tiny(config, 1, 1, 1, 1).losses[0];

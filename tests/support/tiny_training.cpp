@@ -4,9 +4,12 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 #include "backend/ops/backends.h"
 #include "distributed/comm/thread_communicator.h"
+#include "distributed/parallel/checked_collectives.h"
+#include "distributed/parallel/record_check.h"
 #include "support/model_sizes.h"
 #include "training/step/grid.h"
 
@@ -137,7 +140,7 @@ void with_residual_experts(ModelConfig& model) {
   model.moe.jitter = 0.1;
 }
 
-TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps) {
+TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps, bool checked) {
   config.parallel.tensor = tensor;
   config.parallel.data = data;
   config.parallel.pipeline = pipeline;
@@ -147,7 +150,13 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
   run_as_threads(tensor * data * pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend(static_cast<int>(config.run.threads));
+    std::optional<CheckedCollectives> checks;
+    if (checked) checks.emplace(grid, *backend.device);
     Replica replica(config, grid, backend);
+    if (checked) {
+      check_records(grid, replica.store());
+      check_shares(world, replica.owned_slices());
+    }
     TinyBatches batches(config, grid.data().rank());
     Timers timers;
     double least_gap = std::numeric_limits<double>::infinity();
@@ -199,6 +208,7 @@ std::vector<double> evaluate_tiny(const Config& config) {
   run_as_threads(static_cast<int>(config.parallel.pipeline), [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
+    const CheckedCollectives checks(grid, *backend.device);
     Replica replica(config, grid, backend);
     TinyBatches batches(config, 0);
     Timers timers;

@@ -26,7 +26,7 @@ Seconds TrainingJob::run(int steps) {
 
 double TrainingJob::seconds(int steps) {
   world_.barrier();
-  return world_.all_reduce_value(run(steps).wall, Reduce::maximum) / steps;
+  return world_.all_reduce_value(run(steps).wall, kReportMaximum) / steps;
 }
 
 Compute cpu_compute(int threads) {

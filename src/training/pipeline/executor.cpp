@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "distributed/comm/meanings.h"
+
 namespace megatron {
 
 namespace {
@@ -101,18 +103,20 @@ void PipelineExecutor::allocate_links(StageData& data, std::span<const Link> lin
   }
 }
 
-void PipelineExecutor::send(const StageData& link, std::vector<Pending>& sent, int to, int channel) const {
+void PipelineExecutor::send(const StageData& link, std::vector<Pending>& sent, int to, int channel,
+                            const Holding<Hold::own>& said) const {
   sent.resize(link.size());
-  for (std::size_t i = 0; i < link.size(); ++i) sent[i] = grid_.pipeline().start_send(link[i], to, channel);
+  for (std::size_t i = 0; i < link.size(); ++i) sent[i] = grid_.pipeline().start_send(link[i], to, channel, said);
 }
 
 void PipelineExecutor::forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context) {
   slot.memory.start_again();
   allocate_links(slot.in, stage.receives(), "stage input", slot.memory.arena, context);
-  for (Tensor& tensor : slot.in) grid_.pipeline().start_receive(tensor, previous_, kForwardChannel).wait();
+  for (Tensor& tensor : slot.in)
+    grid_.pipeline().start_receive(tensor, previous_, kForwardChannel, kStageOutput).wait();
   allocate_links(slot.out, stage.sends(), "stage output", slot.memory.arena, context);
   stage.forward(context, slot.in, slot.out, saved);
-  send(slot.out, slot.memory.sent, next_, kForwardChannel);
+  send(slot.out, slot.memory.sent, next_, kForwardChannel, kStageOutput);
 }
 
 void PipelineExecutor::backward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context) {
@@ -123,10 +127,11 @@ void PipelineExecutor::backward(const Stage& stage, Slot& slot, StageSaved& save
     buffer->memory.start_again();
     allocate_links(buffer->din, stage.receives(), "stage input gradient", buffer->memory.arena, context);
   }
-  for (Tensor& tensor : slot.dout) grid_.pipeline().start_receive(tensor, next_, kBackwardChannel).wait();
+  for (Tensor& tensor : slot.dout)
+    grid_.pipeline().start_receive(tensor, next_, kBackwardChannel, kStageGradient).wait();
   const StageData& din = buffer == nullptr ? no_links_ : buffer->din;
   stage.backward(context, slot.dout, din, saved);
-  if (buffer != nullptr) send(buffer->din, buffer->memory.sent, previous_, kBackwardChannel);
+  if (buffer != nullptr) send(buffer->din, buffer->memory.sent, previous_, kBackwardChannel, kStageGradient);
 }
 
 // Notes which backward is each chunk's last.

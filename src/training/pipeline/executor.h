@@ -84,7 +84,8 @@ class PipelineExecutor {
   void backward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context);
   void allocate_links(StageData& data, std::span<const Link> links, const char* what, Arena& arena,
                       const Context& context) const;
-  void send(const StageData& link, std::vector<Pending>& sent, int to, int channel) const;
+  void send(const StageData& link, std::vector<Pending>& sent, int to, int channel,
+            const Holding<Hold::own>& said) const;
 
   Chunks chunks_;
   const ProcessGrid& grid_;

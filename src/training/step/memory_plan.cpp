@@ -122,7 +122,7 @@ std::vector<StagingPlan> plan_staging(CountingJob& job, const Replica& replica, 
   const std::int64_t most = std::max(kDecisionNumbers, static_cast<std::int64_t>(loss_terms));
   std::vector<StagingPlan> plans;
   for (Communicator* group : job.grid.groups()) {
-    group->all_reduce(numbers.allocate("decision", {most}, DType::f64));
+    group->all_reduce(numbers.allocate("decision", {most}, DType::f64), kDecision);
     plans.push_back(group->staging_plan());
   }
   return plans;
