@@ -6,8 +6,8 @@
 
 namespace megatron {
 
-/// Those before `tie` have one communicator each in every grid. `tie`: any of the grid's ties; `any`: a group that does
-/// not matter.
+/// Kinds before `tie` have one communicator each in every grid. `tie` is any of the grid's ties, `any` a group that
+/// does not matter.
 enum class Group {
   tensor,
   context,
