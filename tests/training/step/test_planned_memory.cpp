@@ -46,7 +46,7 @@ TEST_CASE("planned memory: data ranks differ in states and snapshots alone") {
   }
 }
 
-TEST_CASE("planned memory: another copy than the first may save most of Muon's state") {
+TEST_CASE("planned memory: another copy than the first may save most") {
   Config config = config_of({.data = 3, .distributed = true, .optimizer = "muon"});
   config.train.global_batch_size = 6;
   config.checkpoint.async = true;
