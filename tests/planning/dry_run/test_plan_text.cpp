@@ -90,6 +90,18 @@ TEST_CASE("plan text: one rank's model, batch, length and saves") {
   CHECK(line(plan, "recompute") == "");
 }
 
+TEST_CASE("plan: a stage has the optimizer and the snapshot of its fullest copies") {
+  Config config = planned_run();
+  config.train.global_batch_size = 6;
+  config.optimizer.name = "muon";
+  config.optimizer.distributed = config.checkpoint.async = true;
+  const Config whole = resolved(config, 3);
+  const MemoryPlan first = plan_memory(whole, grid_shape(whole), {});
+  const MemoryPlan stage = plan_stages(whole, grid_shape(whole)).at(0);
+  CHECK(stage.snapshot > first.snapshot);
+  CHECK((static_cast<const MemoryUse&>(stage) == first.fullest));
+}
+
 TEST_CASE("plan text: the momentum of rules that have one, given or their own") {
   Config config = planned_run();
   CHECK(line(plan_of(config, 1), "optimizer") == "");

@@ -76,12 +76,15 @@ std::string pass_on(const Config& config, const std::string& from, const std::st
     trainer.resume(open_named_checkpoint(world, from, warnings));
     // Values are the rounded masters, everywhere.
     const ParameterStore& store = trainer.replica().store();
-    for (const FlatRange& range : trainer.replica().optimizer().owned()) {
-      const Buffer memory(*rank.backend.device, static_cast<std::size_t>(range.count) * 4);
-      const Tensor rounded = memory.tensor({range.count}, store.values().dtype());
-      rank.backend.ops->copy(trainer.replica().optimizer().state(range).master, rounded);
-      const Tensor values = store.values().slice(0, range.first, range.count);
-      CHECK(std::memcmp(rounded.data(), values.data(), values.bytes()) == 0);
+    const Optimizer& optimizer = trainer.replica().optimizer();
+    for (const Parameter& parameter : store.all()) {
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
+        const Buffer memory(*rank.backend.device, static_cast<std::size_t>(part.count) * 4);
+        const Tensor rounded = memory.tensor({part.count}, store.values().dtype());
+        rank.backend.ops->copy(optimizer.state(part).master, rounded);
+        const Tensor values = store.values().slice(0, part.first, part.count);
+        CHECK(std::memcmp(rounded.data(), values.data(), values.bytes()) == 0);
+      }
     }
     trainer.check_replicas();
     trainer.save(directory, nlohmann::json::object());
