@@ -15,7 +15,7 @@ constexpr int kSteps = 2;
 
 /// The model of an imported checkpoint, with a vocabulary and lengths that made-up samples suit.
 Config config_of_import(const std::string& folder, std::vector<std::string> settings, int ranks) {
-  settings.insert(settings.end(), {"model.vocab_size=50", "model.vocab_multiple=64", "model.sequence_length=16"});
+  settings.insert(settings.end(), {"model.vocab_size=50", "model.vocab_multiple=96", "model.sequence_length=16"});
   Config config = parse_config_text(contents_of(folder + "/model.toml") +
                                         "[train]\nsteps = 2\nglobal_batch_size = 8\nmicro_batch_size = 1\n"
                                         "[data]\ntrain = \"data\"\n",

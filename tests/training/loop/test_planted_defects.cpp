@@ -175,7 +175,7 @@ TEST_CASE("--verify finds words that are looked up one row off") {
   const ShardFolder folder;
   Planted defect;
   defect.operations = [](DefectiveOps& ops) { ops.with_embedding = [](std::int64_t& first_row) { ++first_row; }; };
-  check_found(2, small_run(folder, 2, 1), defect, "the loss of step 1");
+  check_found(2, small_run(folder, 2, 1), defect, "the loss of step 1", "rows that all tensor ranks have");
 }
 
 TEST_CASE("--verify finds an update that forgets weight decay") {
