@@ -47,6 +47,10 @@ inline constexpr Partial kSharedHeadGradients{"gradients of keys and values that
 inline constexpr Partial kTiedGradients{"gradients of a parameter that stages share", Group::tie};
 inline constexpr Replicated kSummedGradients{"gradients of all copies", Group::copies};
 inline constexpr Replicated kSummedExpertGradients{"gradients of experts of all copies", Group::expert_copies};
+inline constexpr Divided kPartOfSums{"a copy's part of the gradients of all", Group::copies, Reduce::sum,
+                                     Equal::by_chance};
+inline constexpr Divided kPartOfExpertSums{"a copy's part of the gradients of experts of all", Group::expert_copies,
+                                           Reduce::sum, Equal::by_chance};
 inline constexpr Replicated kWholeGradients{"gradients that all tensor ranks have", Group::tensor};
 inline constexpr Replicated kWholeHeadGradients{"gradients of shared keys and values, of all ranks",
                                                 Group::kv_replicas};

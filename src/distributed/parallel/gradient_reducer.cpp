@@ -68,7 +68,16 @@ void GradientReducer::finish(Ops& ops, Arena& scratch) {
   const std::vector<FlatRange> owned = checked ? store_.owned_by(shard_) : std::vector<FlatRange>();
   if (checked) expect_shares_of_gradients(grid_, store_, owned);
   sum_other_groups(ops, scratch);
-  if (checked) expect_whole_gradients(grid_, store_, owned);
+  if (!checked) return;
+  expect_whole_gradients(grid_, store_, owned);
+  for (std::size_t i = 0; store_.sharded() && i < store_.buckets().size(); ++i) {
+    const Bucket& bucket = store_.buckets()[i];
+    if (!bucket.equal_parts) continue;
+    const FlatRange part = store_.part_of(i, shard_);
+    grid_.copies(bucket.copies)
+        .expects(store_.gradients().slice(0, part.first, part.count),
+                 bucket.copies == CopyGroup::experts ? kPartOfExpertSums : kPartOfSums);
+  }
 }
 
 void GradientReducer::sum_other_groups(Ops& ops, Arena& scratch) const {

@@ -121,7 +121,8 @@ std::vector<GroupCheck::Seen> GroupCheck::exchange(Verb verb, const Statement& s
                                                    int parts) {
   const auto size = members_.size();
   std::vector<TensorPrint> own = prints(values, parts);
-  const bool repeats = is_sum(said) && !can_be_equal(said) && !own[0].zero && sums_.contains(own[0].bits);
+  const TensorPrint& share = own[summed_part(verb)];
+  const bool repeats = is_sum(said) && !can_be_equal(said) && !share.zero && sums_.contains(share.bits);
   own.resize(size);
   std::uint64_t call = hash_name(place_of(said));
   for (const std::uint64_t fact :
@@ -181,7 +182,7 @@ void GroupCheck::require_hold(Verb verb, const Statement& said, const std::vecto
       break;
     case Hold::partial:
       if (!repeating.empty()) {
-        const auto made = sums_.find(ranks[static_cast<std::size_t>(rank_)].prints[0].bits);
+        const auto made = sums_.find(ranks[static_cast<std::size_t>(rank_)].prints[summed_part(verb)].bits);
         fail(ErrorKind::numerics, "{}: on {} it is a sum over these ranks already{}", text, list_of(repeating),
              made == sums_.end() ? "" : ", made by " + made->second);
       }
@@ -195,6 +196,10 @@ void GroupCheck::require_hold(Verb verb, const Statement& said, const std::vecto
     case Hold::own:
     case Hold::any: break;
   }
+}
+
+std::size_t GroupCheck::summed_part(Verb verb) const {
+  return verb == Verb::reduce_scatter ? static_cast<std::size_t>(rank_) : 0;
 }
 
 std::vector<TensorPrint> GroupCheck::expected_of(const CheckedCall& call, const std::vector<Seen>& ranks) const {
@@ -271,13 +276,19 @@ CollectiveCheck::Started GroupCheck::starts(const CheckedCall& call) {
                  in_parts ? static_cast<int>(members_.size()) : 1);
     if (call.verb != Verb::all_to_all) require_hold(call.verb, call.said, ranks);
     open.expected = expected_of(call, ranks);
-    open.own = ranks[static_cast<std::size_t>(rank_)].prints[0].bits;
+    open.own = ranks[static_cast<std::size_t>(rank_)].prints[summed_part(call.verb)].bits;
     if (call.verb == Verb::all_gather) keep_back(open, static_cast<int>(members_.size()), rank_);
     if (call.verb == Verb::broadcast && call.peer != rank_) keep_back(open, 1, -1);
   }
   const Tensor result = open.result;
   open_.emplace(++last_ticket_, std::move(open));
   return {last_ticket_, result};
+}
+
+void GroupCheck::keep_sum(const TensorPrint& print, const std::string& text) {
+  if (print.zero) return;
+  if (sums_.size() >= kMostSums) sums_.clear();
+  sums_.emplace(print.bits, text);
 }
 
 void GroupCheck::check_result(const Open& open) {
@@ -290,10 +301,7 @@ void GroupCheck::check_result(const Open& open) {
       verify(off <= allowed, ErrorKind::numerics,
              "{}: the result is not the sum of the ranks' shares: off by {:.1e} of it", text, off / size);
     }
-    if (is_sum(open.said) && !seen[0].zero && seen[0].bits != open.own) {
-      if (sums_.size() >= kMostSums) sums_.clear();
-      sums_.emplace(seen[0].bits, text);
-    }
+    if (is_sum(open.said) && seen[0].bits != open.own) keep_sum(seen[0], text);
   } else {
     for (std::size_t i = 0; i < seen.size(); ++i) {
       verify(seen[i].bits == open.expected[i].bits, ErrorKind::numerics,
@@ -331,7 +339,11 @@ void GroupCheck::ends(std::uint64_t ticket) {
 void GroupCheck::expects(ConstTensor values, const Statement& said) {
   require_group(Verb::none, said);
   if (said.meaning->hold == Hold::any || members_.size() == 1) return;
-  require_hold(Verb::none, said, exchange(Verb::none, said, values, -1, 1));
+  const std::vector<Seen> ranks = exchange(Verb::none, said, values, -1, 1);
+  require_hold(Verb::none, said, ranks);
+  // A part is not a share of a sum: summed again over these ranks, it shows.
+  if (said.meaning->hold == Hold::divided)
+    keep_sum(ranks[static_cast<std::size_t>(rank_)].prints[0], line(Verb::none, said));
 }
 
 }  // namespace megatron

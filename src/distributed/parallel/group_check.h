@@ -47,8 +47,8 @@ class GroupCheck final : public CollectiveCheck {
     Tensor output, result;  ///< where the caller reads it, and where the transport puts it
     int peer, channel;
     std::vector<TensorPrint> expected;  ///< the result's, by part
-    std::uint64_t own = 0;              ///< the bits of this rank's tensor
-    Buffer memory = {};                 ///< the result's, where it is kept from the caller until the end
+    std::uint64_t own = 0;  ///< the bits of this rank's tensor, or of the part of it that it gets the sum of
+    Buffer memory = {};     ///< the result's, where it is kept from the caller until the end
   };
   struct SentPrint;
 
@@ -58,9 +58,12 @@ class GroupCheck final : public CollectiveCheck {
   void require_hold(Verb verb, const Statement& said, const std::vector<Seen>& ranks) const;
   std::string list_of(const std::vector<int>& ranks) const;
   std::vector<TensorPrint> prints(ConstTensor values, int parts);
+  /// The part of an input whose sum this rank gets.
+  std::size_t summed_part(Verb verb) const;
   std::vector<TensorPrint> expected_of(const CheckedCall& call, const std::vector<Seen>& ranks) const;
   void keep_back(Open& open, int parts, int own);
   void send_print(const CheckedCall& call);
+  void keep_sum(const TensorPrint& print, const std::string& text);
   void check_result(const Open& open);
 
   const GridShape& shape_;
@@ -73,7 +76,7 @@ class GroupCheck final : public CollectiveCheck {
   std::vector<std::unique_ptr<SentPrint>> sent_;
   std::uint64_t last_ticket_ = 0, results_ = 0;
   std::string last_result_;
-  std::map<std::uint64_t, std::string> sums_;  // lines, by the bits of what they made
+  std::map<std::uint64_t, std::string> sums_;  // lines, by the bits of the sums that they made or know of
   std::vector<std::byte> read_;
 };
 
