@@ -6,7 +6,7 @@
 
 namespace megatron {
 
-/// Those before `tie` have one communicator each in every grid. `tie`: any of the grid's ties; `any`: a group that does
+/// Kinds before `tie` have one communicator each in every grid. `tie`: any of the grid's ties; `any`: a group that does
 /// not matter.
 enum class Group {
   tensor,
