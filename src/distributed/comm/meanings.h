@@ -11,7 +11,9 @@ inline constexpr Replicated kStream{"rows that all tensor ranks have", Group::te
 inline constexpr Divided kSequenceRows{"rows of the sequence", Group::tensor};
 inline constexpr Partial kOutputShares{"shares of a layer's output", Group::tensor};
 inline constexpr Partial kInputGradientShares{"shares of the gradient of a layer's input", Group::tensor};
-inline constexpr Partial kEmbeddingShares{"embeddings of the words that a rank has", Group::tensor};
+// A rank that has all words of some rows has their sum, which may have come before.
+inline constexpr Partial kEmbeddingShares{"embeddings of the words that a rank has", Group::tensor, Reduce::sum,
+                                          Equal::by_chance};
 inline constexpr Partial kFirstRows{"first rows of samples, 0 on all ranks but one", Group::tensor};
 inline constexpr Partial kLogitMaxima{"maxima of the logits that a rank has", Group::tensor, Reduce::maximum};
 inline constexpr Partial kExponentials{"sums of exponentials, target logits", Group::tensor};
