@@ -40,7 +40,7 @@ double evaluation_gap(Config config, const ProcessGrid& grid, Backend& backend, 
   for (std::size_t i = 0; i < to.size(); ++i)
     std::memcpy(to[i].value.data(), from[i].value.data(), to[i].value.bytes());
   replica.optimizer().set_values_from_master();
-  TinyBatches batches(config, grid.data().rank());
+  TinyBatches batches(config, grid.data().rank(), grid.context().rank());
   Timers timers;
   const StepSums sums = replica.forward_backward(batches.step(step), step, batches.loss(), timers);
   return replica.update(sums, {}, timers).least_gap;
@@ -159,7 +159,7 @@ int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std
   return static_cast<int>(word % static_cast<std::uint32_t>(vocab));
 }
 
-TinyBatches::TinyBatches(const Config& config, int data_rank)
+TinyBatches::TinyBatches(const Config& config, int data_rank, int context_rank)
     : config_(config),
       pairs_(batch_layout(config).find(&Rows::types) != nullptr),
       translations_(config.model.has_decoder()),
@@ -193,6 +193,23 @@ TinyBatches::TinyBatches(const Config& config, int data_rank)
     batch.samples = b;
     batch.first_sample = (static_cast<std::int64_t>(k) * config.parallel.data + data_rank) * b;
     micro_batches_.push_back(batch);
+  }
+  const BatchLayout layout = batch_layout_of_rank(family_of(config.model), config, context_rank);
+  if (layout.sizes.cut.cuts()) {
+    cut_ = BatchBuffer(weigh_ || pairs_ ? layout : layout.without(&Rows::weights), static_cast<std::int64_t>(count),
+                       host_memory());
+  }
+}
+
+void TinyBatches::cut(std::size_t count, const StepShape& shape) {
+  const BatchSizes sizes = cut_.layout().sizes.with_sequence(shape.sequence);
+  cut_.write_row_numbers(sizes,
+                         [](void* to, const void* values, std::size_t bytes) { std::memcpy(to, values, bytes); });
+  cut_micro_batches_.clear();
+  for (std::size_t k = 0; k < count; ++k) {
+    cut_batch(micro_batches_[k], cut_, sizes, k);
+    cut_micro_batches_.push_back(cut_.view(cut_.layout(), sizes, k));
+    cut_micro_batches_.back().first_sample = micro_batches_[k].first_sample;
   }
 }
 
@@ -332,7 +349,9 @@ std::span<const MicroBatch> TinyBatches::step(int step) {
       }
     }
   }
-  return std::span<const MicroBatch>(micro_batches_).first(count);
+  if (cut_.bytes() == 0) return std::span<const MicroBatch>(micro_batches_).first(count);
+  cut(count, shape);
+  return cut_micro_batches_;
 }
 
 TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps) {
@@ -341,11 +360,12 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
   config.parallel.pipeline = pipeline;
   TrainingTrace trace;
   std::mutex mutex;
-  run_as_threads(tensor * data * pipeline, [&](Communicator& world) {
+  const auto context = static_cast<int>(config.parallel.context);
+  run_as_threads(tensor * context * data * pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend(static_cast<int>(config.run.threads));
     Replica replica(config, grid, backend);
-    TinyBatches batches(config, grid.data().rank());
+    TinyBatches batches(config, grid.data().rank(), grid.context().rank());
     Timers timers;
     double least_gap = std::numeric_limits<double>::infinity();
     for (int step = 1; step <= steps; ++step) {

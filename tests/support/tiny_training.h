@@ -40,9 +40,9 @@ struct TrainingTrace {
   NamedValues parameters;                                // after the last step
 };
 
-/// Trains for `steps` on tensor × data × pipeline thread ranks as the configuration says (parallel.data is set from
-/// `data`), a batch that grows and a constant loss scale included. Tokens are a fixed pseudo-random function of (step,
-/// sample, position); kTinyEnd ends documents where the configuration asks for them.
+/// Trains for `steps` on tensor × parallel.context × data × pipeline thread ranks as the configuration says
+/// (parallel.data is set from `data`), a batch that grows and a constant loss scale included. Tokens are a fixed
+/// pseudo-random function of (step, sample, position); kTinyEnd ends documents where the configuration asks for them.
 TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps = 5);
 
 /// Losses of evaluations before and after a training step, on parallel.pipeline thread ranks.
@@ -56,7 +56,8 @@ double relative_difference(const std::vector<float>& a, const std::vector<float>
 /// One data rank's micro-batches of a step in host memory.
 class TinyBatches {
  public:
-  TinyBatches(const Config& config, int data_rank);
+  /// Of a context rank: its rows, where parallel.context divides them.
+  TinyBatches(const Config& config, int data_rank, int context_rank = 0);
   /// Views into this object; valid until the next call.
   std::span<const MicroBatch> step(int step);
   /// Targets in the global batch that step() gave, or what their weights say.
@@ -73,6 +74,8 @@ class TinyBatches {
   void place_pair(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
   void place_translation(std::size_t k, std::int64_t column, int step);
 
+  void cut(std::size_t count, const StepShape& shape);
+
   Config config_;
   bool pairs_;            // pairs of texts, for an encoder (tiny_pairs.h)
   bool translations_;     // for an encoder-decoder (tiny_translation.h)
@@ -87,6 +90,8 @@ class TinyBatches {
   std::vector<std::vector<float>> weights_;
   std::vector<int> position_ids_, positions_, encoder_position_ids_, encoder_positions_;
   std::vector<MicroBatch> micro_batches_;
+  BatchBuffer cut_;  // memory of one context rank's rows, of micro_batches_
+  std::vector<MicroBatch> cut_micro_batches_;
 };
 
 }  // namespace megatron::test
