@@ -56,7 +56,7 @@ double relative_difference(const std::vector<float>& a, const std::vector<float>
 /// One data rank's micro-batches of a step in host memory.
 class TinyBatches {
  public:
-  /// Of a context rank: its rows, where parallel.context divides them.
+  /// A context rank gets its rows, where parallel.context divides them.
   TinyBatches(const Config& config, int data_rank, int context_rank = 0);
   /// Views into this object; valid until the next call.
   std::span<const MicroBatch> step(int step);

@@ -38,14 +38,14 @@ struct BatchSizes {
   std::array<std::int64_t, 2> rows{};  ///< s by stream
   std::int64_t samples = 0;            ///< b, columns
   std::int64_t columns = 1;            ///< that make one sample: the choices of a question
-  ZigZag cut = {};                     ///< of the sequences, whose rows here are one rank's
+  ZigZag cut = {};                     ///< the sequences': rows are one rank's
 
   /// Samples as data makes them, one at a time: `columns` columns each.
   std::int64_t whole_samples() const { return samples / columns; }
   std::int64_t rows_of(Stream stream) const { return rows[static_cast<std::size_t>(stream)]; }
-  /// Those of the whole sequences.
+  /// Sizes of the whole sequences.
   BatchSizes whole() const;
-  /// With main streams of this many rows, counted before the cut; 0: the same.
+  /// The same with main streams of this many rows, counted before the cut; 0: the same.
   BatchSizes with_sequence(std::int64_t sequence) const;
 };
 

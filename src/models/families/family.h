@@ -54,7 +54,7 @@ inline Stages make_stages(const Config& config, const ProcessGrid& grid, const T
 inline BatchLayout batch_layout(const Config& config) {
   return family_of(config.model).batch_layout(config);
 }
-/// What one of parallel.context ranks has of it. All have equally much.
+/// The part of it that one of parallel.context ranks has. All have equally much.
 BatchLayout batch_layout_of_rank(const ModelFamily& family, const Config& config, int context_rank = 0);
 
 }  // namespace megatron

@@ -27,7 +27,7 @@ class Division {
   T chunk(T rows, std::int64_t i) const {
     return T(rows.slice(0, i * rows_, rows_));
   }
-  /// Of [b, heads, s] by chunks, each [b, heads, s/2].
+  /// A chunk's part of [b, heads, s] that lies chunk by chunk: [b, heads, s/2].
   template <class T>
   T chunk_by_heads(T x, std::int64_t i) const {
     const Shape shape = {x.dim(0), x.dim(1), rows_};
@@ -71,7 +71,7 @@ class Division {
  private:
   const ContextRegion& region_;
   ConstTensor chunk_starts_;
-  std::int64_t rows_;  // of a chunk
+  std::int64_t rows_;  // in a chunk
 };
 
 void attend_chunk(Context& context, const AttentionForwardArgs& args, const Division& division, const WholeKeys& whole,

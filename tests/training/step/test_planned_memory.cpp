@@ -38,6 +38,25 @@ TEST_CASE("planned memory: data ranks of a stage hold the same but for states") 
   }
 }
 
+TEST_CASE("planned memory: the first context rank holds as much as any") {
+  const auto variant = GENERATE(like_llama, with_window, like_bert);
+  Config config = config_of({.tensor = 2, .data = 2, .distributed = true, .variant = variant, .context = 4});
+  const MemoryPlan first = plan_memory(config, grid_shape(config), {});
+  for (int context = 1; context < 4; ++context) {
+    MemoryPlan plan = plan_memory(config, grid_shape(config), {.context = context});
+    CHECK(plan.kernels <= first.kernels);  // its second chunk sees the most keys
+    plan.kernels = first.kernels;
+    CHECK((static_cast<MemoryUse&>(plan) == static_cast<const MemoryUse&>(first)));
+    CHECK(plan.matmul_flops == first.matmul_flops);
+    CHECK(plan.attention_flops == Approx(first.attention_flops));
+    CHECK(plan.forward_and_backward_bytes == first.forward_and_backward_bytes);
+  }
+  // Rows of a rank, and in the scratch three times the keys and values of whole sequences, the last by halves.
+  const MemoryPlan whole = plan_memory(config_of({.tensor = 2, .data = 2, .variant = variant}), {.tensor = 2}, {});
+  CHECK(whole.matmul_flops == 4 * first.matmul_flops);
+  CHECK(whole.attention_flops == Approx(4 * first.attention_flops).epsilon(variant == with_window ? 0.3 : 1e-12));
+}
+
 TEST_CASE("planned memory: products of Muon's update, of whole matrices") {
   Config config = config_of({.tensor = 2, .optimizer = "muon"});
   const auto flops = [](double small, double large) {
