@@ -205,7 +205,7 @@ TEST_CASE("search: context ranks are tried as far as the run has them") {
   CHECK(most_of() == 1);
   config.parallel.context = 4;
   CHECK(most_of() == 4);
-  // What one of them is planned with is what it holds.
+  // Memory as planned, to the byte.
   config.parallel.tensor = 2;
   const Config divided = resolved(config, 8);
   CHECK(record_layout(divided, 8).most_bytes() == plan_memory(divided, grid_shape(divided), {}).total());
