@@ -1,5 +1,6 @@
 #include "support/tiny_batches.h"
 
+#include <cstring>
 #include <numeric>
 
 #include "base/core/philox.h"
@@ -31,7 +32,7 @@ int TinyBatches::token(int step, std::int64_t sample, std::int64_t position, std
   return static_cast<int>(word % static_cast<std::uint32_t>(vocab));
 }
 
-TinyBatches::TinyBatches(const Config& config, int data_rank)
+TinyBatches::TinyBatches(const Config& config, int data_rank, int context_rank)
     : config_(config),
       pairs_(batch_layout(config).find(&Rows::types) != nullptr),
       translations_(config.model.has_decoder()),
@@ -65,6 +66,23 @@ TinyBatches::TinyBatches(const Config& config, int data_rank)
     batch.samples = b;
     batch.first_sample = (static_cast<std::int64_t>(k) * config.parallel.data + data_rank) * b;
     micro_batches_.push_back(batch);
+  }
+  const BatchLayout layout = batch_layout_of_rank(family_of(config.model), config, context_rank);
+  if (layout.sizes.cut.cuts()) {
+    cut_ = BatchBuffer(weigh_ || pairs_ ? layout : layout.without(&Rows::weights), static_cast<std::int64_t>(count),
+                       host_memory());
+  }
+}
+
+void TinyBatches::cut(std::size_t count, const StepShape& shape) {
+  const BatchSizes sizes = cut_.layout().sizes.with_sequence(shape.sequence);
+  cut_.write_row_numbers(sizes,
+                         [](void* to, const void* values, std::size_t bytes) { std::memcpy(to, values, bytes); });
+  cut_micro_batches_.clear();
+  for (std::size_t k = 0; k < count; ++k) {
+    cut_batch(micro_batches_[k], cut_, sizes, k);
+    cut_micro_batches_.push_back(cut_.view(cut_.layout(), sizes, k));
+    cut_micro_batches_.back().first_sample = micro_batches_[k].first_sample;
   }
 }
 
@@ -204,7 +222,9 @@ std::span<const MicroBatch> TinyBatches::step(int step) {
       }
     }
   }
-  return std::span<const MicroBatch>(micro_batches_).first(count);
+  if (cut_.bytes() == 0) return std::span<const MicroBatch>(micro_batches_).first(count);
+  cut(count, shape);
+  return cut_micro_batches_;
 }
 
 }  // namespace megatron::test

@@ -15,7 +15,8 @@ inline constexpr int kTinyEnd = 3;
 /// One data rank's micro-batches of a step in host memory.
 class TinyBatches {
  public:
-  TinyBatches(const Config& config, int data_rank);
+  /// A context rank gets its rows, where parallel.context divides them.
+  TinyBatches(const Config& config, int data_rank, int context_rank = 0);
   /// Views into this object; valid until the next call.
   std::span<const MicroBatch> step(int step);
   /// Targets in the global batch that step() gave, or what their weights say.
@@ -31,6 +32,7 @@ class TinyBatches {
   void place_sample(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
   void place_pair(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
   void place_translation(std::size_t k, std::int64_t column, int step);
+  void cut(std::size_t count, const StepShape& shape);
 
   Config config_;
   bool pairs_;            // pairs of texts, for an encoder (tiny_pairs.h)
@@ -46,6 +48,8 @@ class TinyBatches {
   std::vector<std::vector<float>> weights_;
   std::vector<int> position_ids_, positions_, encoder_position_ids_, encoder_positions_;
   std::vector<MicroBatch> micro_batches_;
+  BatchBuffer cut_;  // memory of one context rank's rows, of micro_batches_
+  std::vector<MicroBatch> cut_micro_batches_;
 };
 
 }  // namespace megatron::test

@@ -28,7 +28,7 @@ double evaluation_gap(Config config, const ProcessGrid& grid, Backend& backend, 
   for (std::size_t i = 0; i < to.size(); ++i)
     std::memcpy(to[i].value.data(), from[i].value.data(), to[i].value.bytes());
   replica.optimizer().set_values_from_master();
-  TinyBatches batches(config, grid.data().rank());
+  TinyBatches batches(config, grid.data().rank(), grid.context().rank());
   Timers timers;
   const StepSums sums = replica.forward_backward(batches.step(step), step, batches.loss(), timers);
   return replica.update(sums, {}, timers).least_gap;
@@ -147,7 +147,8 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
   TrainingTrace trace;
   float scale = 1;
   std::mutex mutex;
-  run_as_threads(tensor * data * pipeline, [&](Communicator& world) {
+  const auto context = static_cast<int>(config.parallel.context);
+  run_as_threads(tensor * context * data * pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend(static_cast<int>(config.run.threads));
     std::optional<CheckedCollectives> checks;
@@ -157,7 +158,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
       check_records(grid, replica.store());
       check_shares(world, replica.owned_slices());
     }
-    TinyBatches batches(config, grid.data().rank());
+    TinyBatches batches(config, grid.data().rank(), grid.context().rank());
     Timers timers;
     double least_gap = std::numeric_limits<double>::infinity();
     for (int step = 1; step <= steps; ++step) {

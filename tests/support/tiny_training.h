@@ -36,10 +36,10 @@ struct TrainingTrace {
   NamedValues parameters;                                // after the last step
 };
 
-/// Trains for `steps` on tensor × data × pipeline thread ranks as the configuration says (parallel.data is set from
-/// `data`), a batch that grows and a constant loss scale included. Tokens are a fixed pseudo-random function of (step,
-/// sample, position); kTinyEnd ends documents where the configuration asks for them. With a check of collectives and of
-/// records, unless `checked` is false.
+/// Trains for `steps` on tensor × parallel.context × data × pipeline thread ranks as the configuration says
+/// (parallel.data is set from `data`), a batch that grows and a constant loss scale included. Tokens are a fixed
+/// pseudo-random function of (step, sample, position); kTinyEnd ends documents where the configuration asks for them.
+/// With a check of collectives and of records, unless `checked` is false.
 TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps = 5, bool checked = true);
 
 /// Losses of evaluations before and after a training step, on parallel.pipeline thread ranks.

@@ -25,6 +25,7 @@ namespace megatron {
 struct ParallelConfig {
   std::int64_t tensor = 1, pipeline = 1, virtual_stages = 1, context = 1, expert = 1;
   std::int64_t data = 0;  // 0: the rest of the ranks
+  std::string context_exchange = "auto";
   bool sequence_parallel = false;
   std::string schedule = "1f1b";
   std::vector<std::int64_t> layers_per_stage;  // empty: evenly

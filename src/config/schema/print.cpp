@@ -165,7 +165,8 @@ namespace {
 // A key of which only the default is supported says nothing about a run that has the default.
 bool is_to_come(const Key& key, const Config& config) {
   return std::any_of(unsupported_features().begin(), unsupported_features().end(), [&](const Unsupported& feature) {
-    return feature.key == fmt::format("{}.{}", key.table, key.name) && !feature.asked_for(config);
+    return feature.key == fmt::format("{}.{}", key.table, key.name) && !feature.asked_for(config) &&
+           print_value(key, config) == print_value(key, Config{});
   });
 }
 

@@ -17,6 +17,10 @@ inline constexpr Partial kLogitMaxima{"maxima of the logits that a rank has", Gr
 inline constexpr Partial kExponentials{"sums of exponentials, target logits", Group::tensor};
 inline constexpr Divided kLogitParts{"logits of the words that a rank has", Group::tensor};
 
+// Attention of sequences that context ranks divide.
+inline constexpr Divided kKeysOfRows{"keys and values of a rank's rows", Group::context, Reduce::sum, Equal::by_chance};
+inline constexpr Partial kKeyGradientShares{"gradients of keys and values by a rank's queries", Group::context};
+
 // Experts.
 inline constexpr Divided kTokensOfExperts{"rows by the rank of their expert", Group::expert};
 inline constexpr Divided kRowsOfExpert{"rows of an expert", Group::tensor};

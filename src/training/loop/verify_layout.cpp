@@ -38,7 +38,8 @@ Config one_rank(Config config) {
 
 std::string grid_text(const Config& config) {
   const ParallelConfig& p = config.parallel;
-  return fmt::format("tensor {} x data {} x pipeline {}{}", p.tensor, p.data, p.pipeline,
+  return fmt::format("tensor {}{} x data {} x pipeline {}{}", p.tensor,
+                     p.context > 1 ? fmt::format(" x context {}", p.context) : "", p.data, p.pipeline,
                      p.expert > 1 ? fmt::format(" with expert {}", p.expert) : "");
 }
 

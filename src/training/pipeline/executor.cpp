@@ -30,6 +30,7 @@ PipelineExecutor::PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const
     : chunks_(std::move(chunks)),
       grid_(grid),
       region_(region),
+      context_region_(grid),
       previous_((grid.pipeline().rank() + grid.pipeline().size() - 1) % grid.pipeline().size()),
       next_((grid.pipeline().rank() + 1) % grid.pipeline().size()),
       chunk_bytes_(chunks_.size()),
@@ -45,6 +46,7 @@ PipelineExecutor::PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const
     : chunks_(std::move(chunks)),
       grid_(grid),
       region_(region),
+      context_region_(grid),
       previous_((grid.pipeline().rank() + grid.pipeline().size() - 1) % grid.pipeline().size()),
       next_((grid.pipeline().rank() + 1) % grid.pipeline().size()),
       chunk_bytes_(chunks_.size()),
@@ -160,7 +162,8 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
                     .micro_batch = micro_batches[static_cast<std::size_t>(action.micro_batch)],
                     .pass = settings,
                     .weight_gradients = &immediate,
-                    .counts = action.kind == Action::Kind::forward};
+                    .counts = action.kind == Action::Kind::forward,
+                    .context_region = &context_region_};
     if (action.kind == Action::Kind::backward_input) context.weight_gradients = &slot.deferred_gradients;
     if (!settings.results.empty()) context.results = &settings.results[static_cast<std::size_t>(action.micro_batch)];
     const Range of_chunks(chunks_.size() > 1 ? ops.ranges() : nullptr, "chunk", action.chunk);

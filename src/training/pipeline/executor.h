@@ -90,6 +90,7 @@ class PipelineExecutor {
   Chunks chunks_;
   const ProcessGrid& grid_;
   const TensorRegion& region_;
+  const ContextRegion context_region_;
   const int previous_, next_;  // ranks of the pipeline's ring
   struct Bytes {
     std::size_t forward = 0, backward = 0, evaluation = 0;  // the last: of a forward outside of training

@@ -173,7 +173,7 @@ MemoryPlan memory_of(const PlayedReplica& played) {
   plan.staging = plan_staging(job, replica, family.loss_terms(config).size());
   std::size_t& staging = job.transport == TransportKind::host ? plan.communication : plan.host;
   for (const StagingPlan& group : plan.staging) staging += group.bytes();
-  const BatchLayout layout = family.batch_layout(config);
+  const BatchLayout layout = batch_layout_of_rank(family, config);
   plan.batch = layout.bytes(micro_batches_per_step(config));
   if (!config.evaluation.tasks.empty()) {
     plan.batch += ScoringBatches::result_bytes(layout.sizes, micro_batches_per_step(config));

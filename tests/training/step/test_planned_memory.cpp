@@ -60,6 +60,29 @@ TEST_CASE("planned memory: another copy than the first may save most") {
   CHECK(plan_memory(config, grid_shape(config), {}).fullest.snapshot == most);
 }
 
+TEST_CASE("planned memory: the first context rank holds as much as any") {
+  const auto variant = GENERATE(like_llama, with_window, like_bert);
+  const Config config = config_of({.tensor = 2, .data = 2, .distributed = true, .variant = variant, .context = 4});
+  const MemoryPlan first = plan_memory(config, grid_shape(config), {});
+  for (int context = 1; context < 4; ++context) {
+    MemoryPlan plan = plan_memory(config, grid_shape(config), {.context = context});
+    CHECK(plan.kernels <= first.kernels);  // its second chunk sees the most keys
+    plan.kernels = first.kernels;
+    CHECK((static_cast<MemoryUse&>(plan) == static_cast<const MemoryUse&>(first)));
+    CHECK(plan.matmul_flops == first.matmul_flops);
+    CHECK(plan.forward_and_backward_bytes == first.forward_and_backward_bytes);
+    if (variant != with_window) CHECK(plan.attention_flops == Approx(first.attention_flops));  // first rows see less
+  }
+  if (variant != like_llama) return;
+  // A quarter of the work, and in addition keys and values: gathered twice, their gradients scattered once.
+  const MemoryPlan whole = plan_memory(config_of({.tensor = 2, .data = 2, .variant = variant}), {.tensor = 2}, {});
+  CHECK(whole.matmul_flops == 4 * first.matmul_flops);
+  CHECK(whole.attention_flops == Approx(4 * first.attention_flops));
+  const double micro_batches = 4, layers = 4, keys = 16 * 8, exchanged = 6.0 * 3 / 4 * keys * sizeof(float);
+  CHECK(first.forward_and_backward_bytes ==
+        Approx(whole.forward_and_backward_bytes / 4 + micro_batches * layers * exchanged));
+}
+
 TEST_CASE("planned memory: products of Muon's update, of whole matrices") {
   Config config = config_of({.tensor = 2, .optimizer = "muon"});
   const auto flops = [](double small, double large) {
