@@ -119,6 +119,8 @@ TEST_CASE("optimizer.momentum: the default is the rule's, what a file says stays
     CHECK_THAT(print_config(config), Contains(fmt::format("\nmomentum = {}\n", momentum)));
     // Resolved files of earlier versions have 0.9 with every rule.
     CHECK(resolved({rule, "optimizer.momentum=0.9"}).optimizer.momentum == 0.9);
+    // A resolved file of Muon's whose rule is changed.
+    CHECK(resolved({rule, "optimizer.momentum=0.95"}).optimizer.momentum == 0.95);
     CHECK(changed_keys(print_config(config), config).empty());
     CHECK(changed_keys(print_config(parse_small({rule})), parse_small({rule})).empty());
   }

@@ -79,9 +79,11 @@ GroupCheck::GroupCheck(const GridShape& shape, int world_rank, Communicator& gro
 
 GroupCheck::~GroupCheck() {
   if (std::uncaught_exceptions() > 0) return;  // messages under way are abandoned
-  try {
-    for (const auto& sent : sent_) sent->pending.wait();
-  } catch (...) {  // the transport's end was reported by an earlier wait
+  for (const auto& sent : sent_) {
+    try {
+      sent->pending.wait();
+    } catch (...) {  // the transport's end was reported by an earlier wait
+    }
   }
 }
 
@@ -189,7 +191,7 @@ void GroupCheck::require_hold(Verb verb, const Statement& said, const std::vecto
       [[fallthrough]];
     case Hold::divided:
       verify(!others.empty() || zero || can_be_equal(said), ErrorKind::numerics,
-             "{}: all ranks have the same bits, so these are no {}", text,
+             "{}: all ranks have the same bits, so these are no {} (or all ranks have equal samples)", text,
              said.meaning->hold == Hold::partial ? "shares: they were summed before, or each rank has computed all"
                                                  : "parts: each rank has the whole");
       break;
@@ -299,7 +301,7 @@ void GroupCheck::check_result(const Open& open) {
     const double allowed = 4 * static_cast<double>(members_.size()) * roundoff_of(open.output.dtype()) * size;
     if (open.said.meaning->reduce == Reduce::sum && std::isfinite(size) && std::isfinite(seen[0].size)) {
       verify(off <= allowed, ErrorKind::numerics,
-             "{}: the result is not the sum of the ranks' shares: off by {:.1e} of it", text, off / size);
+             "{}: the result is not the sum of the ranks' shares: off by {:.1e} of its terms", text, off / size);
     }
     if (is_sum(open.said) && seen[0].bits != open.own) keep_sum(seen[0], text);
   } else {
