@@ -343,7 +343,8 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.pipeline = 2, .recompute = {"full", 1}, .task = "instructions", .context = 2});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    CAPTURE(layout.tensor, layout.context, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
+    CAPTURE(layout.tensor, layout.context, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel,
+            rank);
     const RankMemory& memory = ranks[rank];
     const MemoryPlan& plan = memory.plan;
     CHECK(plan.parameters == memory.parameters);
