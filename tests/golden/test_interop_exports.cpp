@@ -95,7 +95,7 @@ TEST_CASE("an export writes every key of its family, windows by layer among them
   }
 }
 
-TEST_CASE("export: Qwen's windows are per layer as transformers 4 and 5 read them", "[interop]") {
+TEST_CASE("export: Qwen's windows per layer, for transformers 4 and 5", "[interop]") {
   ModelConfig model = family_of_llama(small_model());
   model.layers = 3;
   const HuggingFaceFormat format = GENERATE(HuggingFaceFormat::qwen2, HuggingFaceFormat::qwen3,

@@ -72,7 +72,7 @@ using Any = TensorMeaning<Hold::any>;
 inline constexpr Any kDecision{"a decision", Group::any, Reduce::maximum};
 inline constexpr Any kReport{"a report", Group::any};
 inline constexpr Any kReportMaximum{"a maximum of a report", Group::any, Reduce::maximum};
-/// Between a communicator and the one below it, which says nothing of its own; and for tests of these.
+/// For a communicator that passes a call on to another one: what the tensor means was said to the first.
 inline constexpr Any kPassedOn{"what was said above", Group::any};
 inline constexpr Any kPassedOnMaximum{"what was said above", Group::any, Reduce::maximum};
 constexpr const Any& passed_on(Reduce reduce) {

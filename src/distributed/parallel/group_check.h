@@ -1,7 +1,7 @@
 // GroupCheck: the check of one group's collectives. Every call is compared over the ranks before it starts (the same
 // call on all of them, in the group that its meaning names, of a tensor that is what its meaning says) and its result
-// afterwards (what the others' tensors make it). The ranks tell each other prints of their tensors, not the numbers,
-// through a communicator of its own, so that the group's traffic is that of a run without a check.
+// afterwards (what the others' tensors make it). The ranks exchange fingerprints of their tensors over a separate
+// communicator, so that the group's own traffic stays the same with and without a check.
 #pragma once
 
 #include <cstddef>

@@ -10,8 +10,7 @@
 namespace megatron {
 
 /// One plan per pipeline stage, in order: its first rank's, with the optimizer and the snapshot of the copies that have
-/// most of them. No rank of the stage holds more, but for a few numbers in a snapshot where there are no
-/// shards.
+/// most of them. No rank of the stage holds more, but for a few numbers in a snapshot without shards.
 std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape, TransportKind transport);
 /// With the transport that the configuration asks for.
 std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape);

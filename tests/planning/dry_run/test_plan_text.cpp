@@ -90,7 +90,7 @@ TEST_CASE("plan text: one rank's model, batch, length and saves") {
   CHECK(line(plan, "recompute") == "");
 }
 
-TEST_CASE("plan: a stage has the optimizer and the snapshot of its fullest copies") {
+TEST_CASE("plan: a stage has the memory of its fullest copies") {
   Config config = planned_run();
   config.train.global_batch_size = 6;
   config.optimizer.name = "muon";
