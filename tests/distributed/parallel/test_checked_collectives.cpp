@@ -2,6 +2,7 @@
 // the tensors.
 #include "distributed/parallel/checked_collectives.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -74,6 +75,27 @@ TEST_CASE("checked collectives: right calls give what they give unchecked") {
     std::vector<double> counts = {3, 4};  // equal on both data ranks, and right
     grid.control().all_reduce_values(counts, kTargetCounts);
     CHECK(counts == std::vector<double>{6, 8});
+  });
+}
+
+// As an embedding's rows whose words one rank has, which come again among the rows of another rank.
+TEST_CASE("checked collectives: rows of one rank alone may come again") {
+  on_checked_grid([](const ProcessGrid& grid, int) {
+    const bool last = grid.tensor().rank() == 1;
+    const auto scatter = [&](std::vector<Numbers> halves) {
+      Numbers shares(0, 0), scattered(0);
+      for (const Numbers& half : halves) {
+        shares.values.insert(shares.values.end(), half.values.begin(), half.values.end());
+      }
+      grid.tensor().reduce_scatter(shares.tensor(), scattered.tensor(), kEmbeddingShares);
+      return scattered.values;
+    };
+    Numbers none(0);
+    std::fill(none.values.begin(), none.values.end(), 0.0f);
+    const std::vector<float> first = last ? scatter({none, Numbers(7)}) : scatter({Numbers(5), none});
+    CHECK(first == Numbers(last ? 7 : 5).values);
+    const std::vector<float> second = last ? scatter({Numbers(7), none}) : scatter({none, Numbers(3)});
+    CHECK(second == Numbers(last ? 3 : 7).values);
   });
 }
 
