@@ -18,7 +18,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (std::int64_t i = first_element(); i < n; i += element_stride()) {
     const std::int64_t element = i % shape.size, head = i / shape.size % shape.heads;
     const std::int64_t sample = i / (shape.size * shape.heads) % shape.samples;
-    const std::int64_t row = i / (shape.size * shape.heads * shape.samples), at = shape.offsets[sample] + row;
+    const std::int64_t row = i / (shape.size * shape.heads * shape.samples);
+    const std::int64_t at = row + (shape.offsets != nullptr ? shape.offsets[sample] : 0);
     if (at >= shape.capacity) continue;
     y[at * to.row + sample * to.sample + head * to.head + element] =
         x[row * from.row + sample * from.sample + head * from.head + element];

@@ -72,7 +72,7 @@ NcclCommunicator::~NcclCommunicator() {
 void NcclCommunicator::connect_collectives() {
   ncclUniqueId id{};
   if (rank() == 0) id = new_id();
-  host_.broadcast(bytes_of(id), 0);
+  host_.broadcast(bytes_of(id), 0, kPassedOn);
   collectives_ = std::make_unique<NcclLane>(device_, "group '" + name() + "'", nccl_blocks(name()));
   lanes_.push_back(collectives_.get());
   collectives_->connect(id, size(), rank());
@@ -135,10 +135,10 @@ std::uint64_t NcclCommunicator::route_of(const RouteKey& key) {
   route.number = lanes_.size();
   lanes_.push_back(route.lane.get());
   if (route.receives) {
-    route.exchange = host_.start_receive(bytes_of(route.id), peer, channel);
+    route.exchange = host_.start_receive(bytes_of(route.id), peer, channel, kPassedOn);
   } else {
     route.id = new_id();
-    route.exchange = host_.start_send(bytes_of(route.id), peer, channel);
+    route.exchange = host_.start_send(bytes_of(route.id), peer, channel, kPassedOn);
     route.lane->connect(route.id, 2, 0);
   }
   return route.number;

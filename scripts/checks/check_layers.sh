@@ -50,11 +50,11 @@ checkpoint/store:       text system tensor ops comm parallel hdf5 tokenizer
 checkpoint/safetensors: text system store
 checkpoint/hugging_face: text system tensor schema rules parse tokenizer tokenizer_kinds shards samples store safetensors step decoding
 
-training/optimizer:   tensor ops comm parallel schema
+training/optimizer:   text tensor ops comm parallel schema parse store
 training/pipeline:    tensor ops comm parallel schema rules batch layers families
 training/diagnostics: system comm ops parallel store optimizer
 training/step:        text system tensor ops cpu comm parallel schema rules parse batch layers families tokenizer tokenizer_kinds evaluation_tasks finetuning shards samples store optimizer pipeline diagnostics cuda
-training/loop:        text system ops comm process schema rules families tokenizer evaluation_tasks samples store optimizer diagnostics step metrics reports dry_run
+training/loop:        text system ops comm parallel process schema rules families tokenizer evaluation_tasks samples store optimizer diagnostics step metrics reports dry_run
 
 inference/decoding:    system batch tensor evaluation_tasks comm ops parallel schema rules parse layers families pipeline store step
 inference/generation: text system terminal tensor comm schema tokenizer tokenizer_kinds hdf5 finetuning samples store decoding

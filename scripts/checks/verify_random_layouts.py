@@ -55,6 +55,7 @@ class Draw:
         self.draw_width()
         if self.sometimes(0.25):
             self.set("optimizer.moments_dtype", "bf16")
+        self.draw_context()
 
     def one_of(self, *values):
         return self.random.choice(values)
@@ -294,6 +295,18 @@ class Draw:
         if self.sometimes(0.2):
             self.set("optimizer.scaling", "mup")
             self.set("model.base_hidden_size", max(1, self.keys["model.hidden_size"] // self.one_of(2, 4)))
+
+    # Last, so that a seed draws what it drew before there were context ranks.
+    def draw_context(self):
+        sequence = self.keys["model.sequence_length"]
+        unit = self.tensor if self.sequence_parallel else 1
+        fits = [c for c in (2, 4) if self.ranks * c <= 8 and sequence % (2 * c) == 0 and sequence % (c * unit) == 0]
+        refused = self.keys.get("model.family") == "t5" or "moe.experts" in self.keys or "train.curriculum" in self.keys
+        if not fits or refused or self.sometimes(0.3):
+            return
+        context = self.one_of(*fits)
+        self.set("parallel.context", context)
+        self.ranks *= context
 
 
 def make_corpus(folder, preprocess):

@@ -108,7 +108,7 @@ namespace {
 /// The signal that any rank has got, on all of them.
 int signal_of(const std::optional<InterruptFlag>& flag, Communicator& world) {
   if (!flag) return 0;
-  return static_cast<int>(world.all_reduce_value(flag->raised(), Reduce::maximum));
+  return static_cast<int>(world.all_reduce_value(flag->raised(), kDecision));
 }
 
 }  // namespace

@@ -32,8 +32,8 @@
 #include "programs/checkpoint_arguments.h"
 #include "programs/padding_rows.h"
 #include "programs/program.h"
+#include "training/optimizer/optimizer_facts.h"
 #include "training/step/compatibility.h"
-#include "training/step/optimizer_facts.h"
 #include "training/step/saved_layout.h"
 
 namespace megatron {

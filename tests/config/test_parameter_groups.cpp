@@ -99,6 +99,31 @@ TEST_CASE("optimizer.groups: what is wrong is said with its place", "[config]") 
   }
 }
 
+TEST_CASE("optimizer.groups: a momentum that is not given is the group's rule's", "[config]") {
+  const std::string groups = R"(optimizer.groups=[{roles = ["matrix"], name = "muon"}, {roles = ["norm"]}])";
+  const auto momenta_of = [](const Config& config) {
+    std::vector<double> momenta = {*config.optimizer.momentum};
+    for (const ParameterGroupConfig& group : config.optimizer_groups) {
+      momenta.push_back(settings_of(config.optimizer, group).momentum_or_default());
+    }
+    return momenta;
+  };
+  const Config sgd = resolved({"optimizer.name=sgd", "optimizer.distributed=false", groups});
+  CHECK(momenta_of(sgd) == std::vector<double>{0.9, 0.95, 0.9});
+  CHECK(sgd.optimizer_groups[0].keys == std::vector<std::string>{"momentum", "name"});
+  CHECK(sgd.optimizer_groups[1].keys.empty());
+  Config printed = parse_config_text(print_config(sgd), "printed.toml");
+  resolve(printed, 1, &kData);
+  CHECK(printed == sgd);
+  const Config given = resolved({"optimizer.name=sgd", "optimizer.momentum=0.8", groups});
+  CHECK(momenta_of(given) == std::vector<double>{0.8, 0.8, 0.8});
+  CHECK(given.optimizer_groups[0].keys == std::vector<std::string>{"name"});
+  // AdamW has none, and a group of SGD its own, which need not be said.
+  const Config adamw = resolved({R"(optimizer.groups=[{roles = ["norm"], name = "sgd"}])"});
+  CHECK(momenta_of(adamw) == std::vector<double>{0.9, 0.9});
+  CHECK(adamw.optimizer_groups[0].keys == std::vector<std::string>{"name"});
+}
+
 TEST_CASE("optimizer.groups: a decay in proportion needs one that is not 0", "[config]") {
   const std::vector<std::string> grows = {"optimizer.weight_decay=0", "optimizer.weight_decay_schedule=linear",
                                           "optimizer.weight_decay_end=0.1"};

@@ -104,11 +104,37 @@ TEST_CASE("a constant or inverse square root learning rate may be all warm-up", 
         1600);
 }
 
+TEST_CASE("optimizer.momentum: the default is the rule's, what a file says stays", "[config]") {
+  struct Case {
+    const char* name;
+    double momentum;
+  };
+  for (const auto& [name, momentum] : {Case{"adamw", 0.9}, Case{"sgd", 0.9}, Case{"lion", 0.9}, Case{"muon", 0.95}}) {
+    CAPTURE(name);
+    const std::string rule = fmt::format("optimizer.name={}", name);
+    CHECK_FALSE(parse_small({rule}).optimizer.momentum.has_value());
+    CHECK(parse_small({rule}).optimizer.momentum_or_default() == momentum);
+    const Config config = resolved({rule});
+    CHECK(config.optimizer.momentum == momentum);
+    CHECK_THAT(print_config(config), Contains(fmt::format("\nmomentum = {}\n", momentum)));
+    // Resolved files of earlier versions have 0.9 with every rule.
+    CHECK(resolved({rule, "optimizer.momentum=0.9"}).optimizer.momentum == 0.9);
+    // A resolved file of Muon's whose rule is changed.
+    CHECK(resolved({rule, "optimizer.momentum=0.95"}).optimizer.momentum == 0.95);
+    CHECK(changed_keys(print_config(config), config).empty());
+    CHECK(changed_keys(print_config(parse_small({rule})), parse_small({rule})).empty());
+  }
+  const std::string saved = print_config(resolved({"optimizer.name=muon", "optimizer.momentum=0.9"}));
+  CHECK(changed_keys(saved, resolved({"optimizer.name=muon"})) ==
+        std::vector<std::string>{"optimizer.momentum = 0.95 (was 0.9)"});
+}
+
 TEST_CASE("resolving twice changes nothing", "[config]") {
   for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
            {},
            {"train.epochs=3", "train.evaluate_every=epoch"},
            {"train.tokens=9999", "learning_rate.warmup_steps=3"},
+           {"optimizer.name=muon", "optimizer.groups=[{roles=[\"norm\"], name=\"sgd\"}]"},
            {"learning_rate.warmup_fraction=0.1", "learning_rate.decay_steps=70"},
            {"train.tokens=9999", "learning_rate.decay=wsd", "learning_rate.wsd_decay_samples=7",
             "train.curriculum={schedule=\"fixed_root\", start=8, steps=9}"},

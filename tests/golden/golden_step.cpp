@@ -9,6 +9,7 @@
 
 #include "backend/ops/backends.h"
 #include "distributed/comm/thread_communicator.h"
+#include "distributed/parallel/checked_collectives.h"
 #include "golden/golden_micro_batches.h"
 #include "models/families/family.h"
 #include "support/catch.h"
@@ -76,6 +77,7 @@ GoldenStep run_golden_step(const Golden& golden, const GoldenLayout& layout) {
   run_as_threads(layout.tensor * layout.pipeline * layout.data, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
+    const CheckedCollectives checks(grid, *backend.device);
     Replica replica(config, grid, backend);
     set_values(replica.store(), golden.parameters);
     const GoldenMicroBatches micro_batches(config, golden.batch, grid.data().rank());

@@ -8,6 +8,7 @@
 #include "backend/ops/ops_decorator.h"
 #include "base/core/half.h"
 #include "distributed/comm/thread_communicator.h"
+#include "distributed/parallel/checked_collectives.h"
 #include "golden/golden_file.h"
 #include "golden/golden_micro_batches.h"
 #include "support/catch.h"
@@ -76,6 +77,7 @@ Results compute(const Golden& golden, const Layout& layout, const Around& around
   run_as_threads(layout.tensor * layout.pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
+    const CheckedCollectives checks(grid, *backend.device);
     if (around) backend.ops = around(std::move(backend.ops));
     Replica replica(config, grid, backend);
     set_masters(replica, golden.parameters);
@@ -191,6 +193,7 @@ TEST_CASE("logits are PyTorch's, whole or in parts of the vocabulary") {
   run_as_threads(tensor, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
+    const CheckedCollectives checks(grid, *backend.device);
     const Replica replica(config, grid, backend);
     set_values(replica.store(), golden.parameters);
     const GoldenMicroBatches micro_batches(config, golden.batch);

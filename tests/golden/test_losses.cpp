@@ -7,6 +7,7 @@
 #include "backend/ops/backends.h"
 #include "data/samples/batches.h"
 #include "distributed/comm/thread_communicator.h"
+#include "distributed/parallel/checked_collectives.h"
 #include "golden/golden_file.h"
 #include "support/catch.h"
 #include "support/tiny_training.h"
@@ -84,6 +85,7 @@ Results compute(const Config& config) {
   run_as_threads(tensor * pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
+    const CheckedCollectives checks(grid, *backend.device);
     Replica replica(config, grid, backend);
     set_values(replica.store(), model().parameters);
     Texts texts;

@@ -6,6 +6,7 @@
 
 #include "backend/ops/backends.h"
 #include "distributed/comm/thread_communicator.h"
+#include "distributed/parallel/checked_collectives.h"
 #include "golden/golden_file.h"
 #include "golden/golden_micro_batches.h"
 #include "golden/golden_step.h"
@@ -60,6 +61,7 @@ Results compute(const Golden& golden, const Layout& layout) {
   run_as_threads(layout.tensor * layout.pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
+    const CheckedCollectives checks(grid, *backend.device);
     Replica replica(config, grid, backend);
     set_values(replica.store(), golden.parameters);
     const GoldenMicroBatches micro_batches(config, golden.batch);

@@ -23,10 +23,10 @@ TEST_CASE("MPI: every verb") {
 TEST_CASE("MPI: results are the same bits in every run") {
   run_on_all_ranks("repeat", [](Communicator& world) {
     std::vector<float> first = communicator_cases::elements_of<float>(world.rank(), 300001);
-    world.all_reduce(communicator_cases::tensor_of(first));
+    world.all_reduce(communicator_cases::tensor_of(first), kPassedOn);
     for (int repeat = 0; repeat < 5; ++repeat) {
       std::vector<float> again = communicator_cases::elements_of<float>(world.rank(), 300001);
-      world.all_reduce(communicator_cases::tensor_of(again));
+      world.all_reduce(communicator_cases::tensor_of(again), kPassedOn);
       communicator_cases::expect_same_bits(again, first.data(), "all-reduce", world);
     }
   });
@@ -48,27 +48,29 @@ TEST_CASE("MPI: a rank sends as many messages as the meter says") {
       communicator_cases::expect(sent == meter.messages, "{}: {} messages sent, {} on the meter", what, sent,
                                  meter.messages);
     };
-    compare("small all-reduce", [&] { world.all_reduce(communicator_cases::tensor_of(small)); });
-    compare("large all-reduce", [&] { world.all_reduce(communicator_cases::tensor_of(large)); });
-    compare("all-gather",
-            [&] { world.all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole)); });
-    compare("reduce-scatter",
-            [&] { world.reduce_scatter(communicator_cases::tensor_of(whole), communicator_cases::tensor_of(part)); });
+    compare("small all-reduce", [&] { world.all_reduce(communicator_cases::tensor_of(small), kPassedOn); });
+    compare("large all-reduce", [&] { world.all_reduce(communicator_cases::tensor_of(large), kPassedOn); });
+    compare("all-gather", [&] {
+      world.all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole), kPassedOn);
+    });
+    compare("reduce-scatter", [&] {
+      world.reduce_scatter(communicator_cases::tensor_of(whole), communicator_cases::tensor_of(part), kPassedOn);
+    });
     std::vector<float> exchanged(whole.size());
     for (const std::size_t in_a_part : {1UL, 7777UL, 200000UL}) {  // several parts to a chunk
       const auto elements = static_cast<std::int64_t>(in_a_part) * size;
       compare("all-to-all", [&] {
         world.all_to_all(communicator_cases::tensor_of(whole).slice(0, 0, elements),
-                         communicator_cases::tensor_of(exchanged).slice(0, 0, elements));
+                         communicator_cases::tensor_of(exchanged).slice(0, 0, elements), kPassedOn);
       });
     }
     const auto three = world.split(world.rank() / 3, 0, "three");
     std::vector<std::uint8_t> cut(static_cast<std::size_t>(three->size()) * 6000000), cut_exchanged(cut.size());
     three->set_meter(&meter);
     compare("all-to-all of cut parts", [&] {
-      three->all_to_all(communicator_cases::tensor_of(cut), communicator_cases::tensor_of(cut_exchanged));
+      three->all_to_all(communicator_cases::tensor_of(cut), communicator_cases::tensor_of(cut_exchanged), kPassedOn);
     });
-    compare("broadcast", [&] { world.broadcast(communicator_cases::tensor_of(large), size - 1); });
+    compare("broadcast", [&] { world.broadcast(communicator_cases::tensor_of(large), size - 1, kPassedOn); });
     compare("texts", [&] { world.gather_texts("text", size / 2); });
     world.set_meter(nullptr);
   });
@@ -79,7 +81,7 @@ TEST_CASE("MPI: an operation ends by progress() alone") {
     if (world.size() == 1) return;
     std::vector<float> values(8 << 20, static_cast<float>(world.rank() + 1));  // 32 MiB: several chunks
     const auto sum = static_cast<float>(world.size() * (world.size() + 1) / 2);
-    Pending pending = world.start_all_reduce(communicator_cases::tensor_of(values));
+    Pending pending = world.start_all_reduce(communicator_cases::tensor_of(values), kPassedOn);
     const volatile float& last = values.back();  // only a test looks before wait()
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (last != sum && std::chrono::steady_clock::now() < deadline) {
@@ -102,7 +104,7 @@ TEST_CASE("MPI: an all-to-all ends by progress() alone") {
     const auto part_of = [&](std::size_t i) { return static_cast<int>(i) / static_cast<int>(part); };
     for (std::size_t i = 0; i < send.size(); ++i) send[i] = static_cast<float>(world.rank() * 100 + part_of(i));
     Pending pending =
-        world.start_all_to_all(communicator_cases::tensor_of(send), communicator_cases::tensor_of(receive));
+        world.start_all_to_all(communicator_cases::tensor_of(send), communicator_cases::tensor_of(receive), kPassedOn);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!pending.ready() && std::chrono::steady_clock::now() < deadline) {
       world.progress();
@@ -123,7 +125,7 @@ TEST_CASE("MPI: progress() of a group of one rank moves every group's operations
     if (world.size() == 1) return;
     const ProcessGrid grid(world, {.data = world.size()});
     std::vector<float> values(8 << 20, 1);  // 32 MiB: several chunks
-    Pending sum = grid.data().start_all_reduce(communicator_cases::tensor_of(values));
+    Pending sum = grid.data().start_all_reduce(communicator_cases::tensor_of(values), kPassedOn);
     const volatile float& last = values.back();  // only a test looks before wait()
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (world.rank() == 0 && last == 1 && std::chrono::steady_clock::now() < deadline) {
@@ -144,8 +146,8 @@ TEST_CASE("MPI: decisions do not wait for what is in flight between data ranks")
     Pending gathers[3];
     const auto start = [&] {
       for (Pending& gather : gathers) {
-        gather =
-            grid.data().start_all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole));
+        gather = grid.data().start_all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole),
+                                              kPassedOn);
       }
     };
     // The last rank sends nothing of a gather before it has heard the decision.
@@ -167,7 +169,7 @@ TEST_CASE("MPI: the grid on real ranks") {
     if (shape.data % 2 == 0) shape.expert = 2;
     if (shape.pipeline == 2) shape.ties = {{0, 1}, {1}};
     const ProcessGrid grid(world, shape);
-    const auto sum = [](Communicator& group, double value) { return group.all_reduce_value(value); };
+    const auto sum = [](Communicator& group, double value) { return group.all_reduce_value(value, kPassedOn); };
     communicator_cases::expect(sum(grid.tensor(), 1) == shape.tensor, "tensor group");
     communicator_cases::expect(sum(grid.data(), 1) == shape.data, "data group");
     communicator_cases::expect(sum(grid.context(), 1) == shape.context, "context group");
@@ -238,7 +240,7 @@ TEST_CASE("MPI: how fast", "[.][benchmark]") {
       for (int repeat = 0; repeat < (elements < (1 << 16) ? 300 : 15); ++repeat) {
         world.barrier();
         const auto start = std::chrono::steady_clock::now();
-        world.all_reduce(communicator_cases::tensor_of(values));
+        world.all_reduce(communicator_cases::tensor_of(values), kPassedOn);
         seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       }
       if (world.rank() == 0) {

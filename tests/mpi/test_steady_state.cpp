@@ -13,19 +13,20 @@ TEST_CASE("MPI: a steady step allocates nothing") {
     std::vector<float> out(5000), in(5000), exchanged(whole.size());
     std::vector<BFloat16> half(70000);
     const auto step = [&] {
-      Pending first = world.start_all_reduce(communicator_cases::tensor_of(large));
-      Pending second = world.start_all_reduce(communicator_cases::tensor_of(small));
-      Pending third =
-          world.start_reduce_scatter(communicator_cases::tensor_of(whole), communicator_cases::tensor_of(part));
-      Pending send = world.start_send(communicator_cases::tensor_of(out), (world.rank() + 1) % world.size(), 0);
-      Pending receive =
-          world.start_receive(communicator_cases::tensor_of(in), (world.rank() + world.size() - 1) % world.size(), 0);
-      Pending exchange =
-          world.start_all_to_all(communicator_cases::tensor_of(whole), communicator_cases::tensor_of(exchanged));
+      Pending first = world.start_all_reduce(communicator_cases::tensor_of(large), kPassedOn);
+      Pending second = world.start_all_reduce(communicator_cases::tensor_of(small), kPassedOn);
+      Pending third = world.start_reduce_scatter(communicator_cases::tensor_of(whole),
+                                                 communicator_cases::tensor_of(part), kPassedOn);
+      Pending send =
+          world.start_send(communicator_cases::tensor_of(out), (world.rank() + 1) % world.size(), 0, kPassedOn);
+      Pending receive = world.start_receive(communicator_cases::tensor_of(in),
+                                            (world.rank() + world.size() - 1) % world.size(), 0, kPassedOn);
+      Pending exchange = world.start_all_to_all(communicator_cases::tensor_of(whole),
+                                                communicator_cases::tensor_of(exchanged), kPassedOn);
       for (Pending* pending : {&first, &second, &third, &send, &receive, &exchange}) pending->wait();
-      world.all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole));
-      world.all_reduce(communicator_cases::tensor_of(half));
-      world.broadcast(communicator_cases::tensor_of(small), 0);
+      world.all_gather(communicator_cases::tensor_of(part), communicator_cases::tensor_of(whole), kPassedOn);
+      world.all_reduce(communicator_cases::tensor_of(half), kPassedOn);
+      world.broadcast(communicator_cases::tensor_of(small), 0, kPassedOn);
       world.barrier();
     };
     // The use of each recycled operation may still shift for a few steps, so each grows to all sizes.

@@ -18,11 +18,11 @@ void body(megatron::MpiSession& session, const std::string& how) {
   if (how == "exchange") {
     const std::int64_t count = session.rank() == 1 ? 12 : 9;
     std::vector<float> send(12), receive(12);
-    group->all_to_all(Tensor(send.data(), {count}, DType::f32), Tensor(receive.data(), {count}, DType::f32));
+    group->all_to_all(Tensor(send.data(), {count}, DType::f32), Tensor(receive.data(), {count}, DType::f32), kPassedOn);
   }
   std::vector<float> values(session.rank() == 1 && how == "mismatch" ? 8 : 7);
   const Tensor tensor(values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32);
-  Pending sum = group->start_all_reduce(tensor);  // in flight when the exception comes
+  Pending sum = group->start_all_reduce(tensor, kPassedOn);  // in flight when the exception comes
   if (session.rank() == 1 && how != "mismatch") fail(ErrorKind::checkpoint, "manifest is damaged");
   sum.wait();
   session.world().barrier();

@@ -47,7 +47,7 @@ void use(Decoder& decoder) {
     }
   }
   double stop = 0;
-  decoder.grid().model().host().start_all_reduce({&stop, {1}, DType::f64}, Reduce::maximum).wait();
+  decoder.grid().model().host().start_all_reduce({&stop, {1}, DType::f64}, kPassedOnMaximum).wait();
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ Config config_of(const Row& row) {
   settings.push_back(fmt::format("parallel.pipeline={}", row.pipeline));
   Config config = parse_config_text(kInput, "the input of the parity test", settings);
   reject_unsupported_keys(config);
-  resolve(config, row.tensor * row.data * row.pipeline, nullptr);
+  resolve(config, row.tensor * static_cast<int>(config.parallel.context) * row.data * row.pipeline, nullptr);
   return config;
 }
 
@@ -55,7 +55,7 @@ std::vector<Row> parity_rows() {
   std::vector<Row> rows;
   for (const auto& subject : {layouts, sequence_parallel, schedules, zero_bubble, gradient_reducer, distributed, rules,
                               recomputation, batches, sequences, documents, instructions, losses, precision, variants,
-                              encoders, encoder_decoders, experts}) {
+                              encoders, encoder_decoders, experts, context}) {
     for (Row& row : subject()) rows.push_back(std::move(row));
   }
   return rows;

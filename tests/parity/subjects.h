@@ -52,4 +52,6 @@ std::vector<Row> encoders();
 std::vector<Row> encoder_decoders();
 std::vector<Row> experts();
 
+std::vector<Row> context();
+
 }  // namespace megatron::test

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <map>
 #include <set>
 
@@ -232,6 +233,32 @@ TEST_CASE("sums during the backward equal sums after it to the bit") {
   // Several buckets in several hands, gathered while the next forward runs.
   require_identical(train_overlapping(true, true), after);
   require_identical(train_overlapping(false, true), after);
+}
+
+TEST_CASE("parity: a check of collectives changes no bit") {
+  for (const std::string name : {"2 x 2 x 2", "sequence, 2 x 2 x 2", "muon, data 4, distributed"}) {
+    const Row row = row_named(parity_rows(), name);
+    INFO(name);
+    require_identical(train_tiny(config_of(row), row.tensor, row.data, row.pipeline, 5, /*checked=*/false),
+                      train_tiny(config_of(row), row.tensor, row.data, row.pipeline, 5, /*checked=*/true));
+  }
+}
+
+// By hand: test_parity "[.cost]". Processor time of all ranks, which other programs do not change.
+TEST_CASE("parity: what a check of collectives costs where it is on", "[.cost]") {
+  Config small = config_of(row_named(parity_rows(), "2 x 2 x 2")), wide = small;
+  wide.model.hidden_size = 512;
+  wide.model.ffn_hidden_size = 2048;
+  wide.model.sequence_length = wide.model.max_position_embeddings = 64;
+  for (const Config& config : {small, wide}) {
+    for (const bool checked : {false, true, false, true}) {
+      const std::clock_t start = std::clock();
+      train_tiny(config, 2, 2, 2, 2, checked);
+      const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+      WARN("hidden size " << config.model.hidden_size << (checked ? ", with a check: " : ", without: ") << seconds
+                          << " s for 2 steps");
+    }
+  }
 }
 
 TEST_CASE("dropout is on in these tests: without it the losses are others") {

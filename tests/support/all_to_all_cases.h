@@ -23,7 +23,7 @@ template <class T>
 void exchange(Communicator& world, std::int64_t part) {
   const std::vector<T> given = elements_of<T>(world.rank(), part * world.size());
   std::vector<T> send = given, receive(send.size());
-  world.all_to_all(tensor_of(send), tensor_of(receive));
+  world.all_to_all(tensor_of(send), tensor_of(receive), kPassedOn);
   expect_same_bits(receive, exchanged<T>(world, part).data(), "all-to-all", world);
   expect_same_bits(send, given.data(), "what an all-to-all sent", world);
 }
@@ -33,7 +33,7 @@ inline void all_to_all_case(Communicator& world) {
   // Shapes are free: only elements count.
   std::vector<float> send = elements_of<float>(world.rank(), 6 * world.size()), receive(send.size());
   world.all_to_all(Tensor(send.data(), {2 * world.size(), 3}, DType::f32),
-                   Tensor(receive.data(), {3, world.size(), 2}, DType::f32));
+                   Tensor(receive.data(), {3, world.size(), 2}, DType::f32), kPassedOn);
   expect_same_bits(receive, exchanged<float>(world, 6).data(), "all-to-all of two shapes", world);
 }
 
@@ -50,7 +50,7 @@ inline void all_to_all_types_case(Communicator& world) {
 inline void large_all_to_all_case(Communicator& world) {
   const std::int64_t part = 3333337 / std::max(1, world.size() - 1) + 1;
   std::vector<float> send = elements_of<float>(world.rank(), part * world.size()), receive(send.size());
-  world.all_to_all(tensor_of(send), tensor_of(receive));
+  world.all_to_all(tensor_of(send), tensor_of(receive), kPassedOn);
   expect_same_bits(receive, exchanged<float>(world, part).data(), "large all-to-all", world);
 }
 
@@ -68,9 +68,9 @@ inline void all_to_alls_in_flight_case(Communicator& world) {
     pair_sent.push_back(elements_of<float>(pairs->rank() + round, part * pairs->size()));
     pair_received.emplace_back(pair_sent.back().size());
     sums.push_back(elements_of<float>(world.rank(), part));
-    pending.push_back(world.start_all_to_all(tensor_of(sent.back()), tensor_of(received.back())));
-    pending.push_back(pairs->start_all_to_all(tensor_of(pair_sent.back()), tensor_of(pair_received.back())));
-    pending.push_back(world.start_all_reduce(tensor_of(sums.back())));
+    pending.push_back(world.start_all_to_all(tensor_of(sent.back()), tensor_of(received.back()), kPassedOn));
+    pending.push_back(pairs->start_all_to_all(tensor_of(pair_sent.back()), tensor_of(pair_received.back()), kPassedOn));
+    pending.push_back(world.start_all_reduce(tensor_of(sums.back()), kPassedOn));
   }
   for (std::size_t i = 0; i < pending.size(); ++i) {
     pending[world.rank() % 2 == 0 ? i : pending.size() - 1 - i].wait();
@@ -94,7 +94,7 @@ inline void refused_all_to_all_case(Communicator& world) {
   const auto refused = [&](ConstTensor send, Tensor receive, const char* words) {
     std::string message = "nothing was thrown";
     try {
-      world.all_to_all(send, receive);
+      world.all_to_all(send, receive, kPassedOn);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::internal) message = error.what();
     }
@@ -107,7 +107,7 @@ inline void refused_all_to_all_case(Communicator& world) {
   refused(at(0, count), at(0, count), "overlap");
   refused(at(0, count), Tensor(), "absent");
   if (world.size() > 1) refused(at(0, count - 1), at(count, count - 1), "equal parts");
-  world.all_to_all(at(0, count), at(count, count));
+  world.all_to_all(at(0, count), at(count, count), kPassedOn);
 }
 
 }  // namespace megatron::communicator_cases

@@ -20,7 +20,7 @@ void all_reduce_case(Communicator& world) {
   for (const std::int64_t count : awkward_sizes()) {
     for (const Reduce reduce : {Reduce::sum, Reduce::maximum}) {
       std::vector<T> values = elements_of<T>(world.rank(), count);
-      world.all_reduce(tensor_of(values), reduce);
+      world.all_reduce(tensor_of(values), passed_on(reduce));
       expect_same_bits(values, reduced<T>(world.size(), count, reduce).data(), "all-reduce", world);
     }
   }
@@ -34,18 +34,18 @@ void all_reduce_case(Communicator& world) {
 /// More than a backend moves at once, with a ragged end.
 inline void large_tensor_case(Communicator& world) {
   std::vector<float> values = elements_of<float>(world.rank(), 3333337);
-  world.all_reduce(tensor_of(values));
+  world.all_reduce(tensor_of(values), kPassedOn);
   const std::vector<float> total = reduced<float>(world.size(), 3333337, Reduce::sum);
   expect_same_bits(values, total.data(), "large all-reduce", world);
   if (world.rank() != world.size() - 1) std::fill(values.begin(), values.end(), 0.0F);
-  world.broadcast(tensor_of(values), world.size() - 1);
+  world.broadcast(tensor_of(values), world.size() - 1, kPassedOn);
   expect_same_bits(values, total.data(), "large broadcast", world);
 }
 
 template <class T>
 void maximum_keeps_nan_case(Communicator& world) {
   std::vector<T> value{narrow<T>(world.rank() == world.size() - 1 ? NAN : 1.0F)};
-  world.all_reduce(tensor_of(value), Reduce::maximum);
+  world.all_reduce(tensor_of(value), kPassedOnMaximum);
   expect(std::isnan(wide(value[0])), "the maximum of a NaN and numbers is {}", wide(value[0]));
 }
 
@@ -54,7 +54,7 @@ inline void overflow_case(Communicator& world) {
   if (world.size() < 3) return;
   const float past = world.rank() < 2 ? 60000.0F : 0, back = world.rank() == 2 ? -60000.0F : past;
   std::vector<Float16> values{narrow<Float16>(back), narrow<Float16>(past)};
-  world.all_reduce(tensor_of(values));
+  world.all_reduce(tensor_of(values), kPassedOn);
   expect(wide(values[0]) == wide(narrow<Float16>(60000)), "60000 + 60000 - 60000 is {}", wide(values[0]));
   expect(wide(values[1]) == INFINITY, "60000 + 60000 is {} in f16", wide(values[1]));
 }
@@ -70,12 +70,12 @@ void all_gather_case(Communicator& world) {
       const std::vector<T> theirs = elements_of<T>(rank, count);
       wanted.insert(wanted.end(), theirs.begin(), theirs.end());
     }
-    world.all_gather(tensor_of(part), tensor_of(whole));
+    world.all_gather(tensor_of(part), tensor_of(whole), kPassedOn);
     expect_same_bits(whole, wanted.data(), "all-gather", world);
 
     const Tensor slice = tensor_of(in_place).slice(0, world.rank() * count, count);
     if (count > 0) std::memcpy(slice.data(), part.data(), part.size() * sizeof(T));
-    world.all_gather(slice, tensor_of(in_place));
+    world.all_gather(slice, tensor_of(in_place), kPassedOn);
     expect_same_bits(in_place, wanted.data(), "all-gather in place", world);
   }
 }
@@ -87,12 +87,12 @@ void reduce_scatter_case(Communicator& world) {
     std::vector<T> part(static_cast<std::size_t>(count));
     const std::vector<T> total = reduced<T>(world.size(), count * world.size(), Reduce::sum);
     const T* wanted = total.data() + count * world.rank();
-    world.reduce_scatter(tensor_of(whole), tensor_of(part));
+    world.reduce_scatter(tensor_of(whole), tensor_of(part), kPassedOn);
     expect_same_bits(part, wanted, "reduce-scatter", world);
     expect(whole == elements_of<T>(world.rank(), count * world.size()), "reduce-scatter changed its input");
 
     const Tensor slice = tensor_of(whole).slice(0, world.rank() * count, count);
-    world.reduce_scatter(tensor_of(whole), slice);
+    world.reduce_scatter(tensor_of(whole), slice, kPassedOn);
     if (count > 0) std::memcpy(part.data(), slice.data(), part.size() * sizeof(T));
     expect_same_bits(part, wanted, "reduce-scatter in place", world);
   }
@@ -102,7 +102,7 @@ inline void broadcast_case(Communicator& world) {
   for (int root = 0; root < world.size(); ++root) {
     for (const std::int64_t count : awkward_sizes()) {
       std::vector<double> values = elements_of<double>(world.rank(), count);
-      world.broadcast(tensor_of(values), root);
+      world.broadcast(tensor_of(values), root, kPassedOn);
       expect_same_bits(values, elements_of<double>(root, count).data(), "broadcast", world);
     }
   }
@@ -118,12 +118,13 @@ inline void ring_case(Communicator& world) {
     std::vector<Pending> sends, receives;
     for (int message = 0; message < 4; ++message) out.push_back(elements_of<float>(world.rank() * 4 + message, count));
     for (int message = 0; message < 4; ++message) {  // the last one has a separate channel
-      sends.push_back(world.start_send(tensor_of(out[static_cast<std::size_t>(message)]), right, message == 3 ? 1 : 0));
+      sends.push_back(
+          world.start_send(tensor_of(out[static_cast<std::size_t>(message)]), right, message == 3 ? 1 : 0, kPassedOn));
     }
     for (std::size_t message = 0; message < 4; ++message) in[message].resize(static_cast<std::size_t>(count));
-    receives.push_back(world.start_receive(tensor_of(in[3]), left, 1));
+    receives.push_back(world.start_receive(tensor_of(in[3]), left, 1, kPassedOn));
     for (std::size_t message = 0; message < 3; ++message) {
-      receives.push_back(world.start_receive(tensor_of(in[message]), left, 0));
+      receives.push_back(world.start_receive(tensor_of(in[message]), left, 0, kPassedOn));
     }
     for (const std::size_t at : {2U, 0U, 3U, 1U}) receives[at].wait();
     for (Pending& send : sends) send.wait();
@@ -148,9 +149,9 @@ inline void many_in_flight_case(Communicator& world) {
     pair_sums.push_back(elements_of<float>(pairs->rank(), count));
     parts.push_back(elements_of<float>(reversed->rank(), count));
     wholes.emplace_back(static_cast<std::size_t>(count * world.size()));
-    pending.push_back(world.start_all_reduce(tensor_of(sums.back())));
-    pending.push_back(pairs->start_all_reduce(tensor_of(pair_sums.back())));
-    pending.push_back(reversed->start_all_gather(tensor_of(parts.back()), tensor_of(wholes.back())));
+    pending.push_back(world.start_all_reduce(tensor_of(sums.back()), kPassedOn));
+    pending.push_back(pairs->start_all_reduce(tensor_of(pair_sums.back()), kPassedOn));
+    pending.push_back(reversed->start_all_gather(tensor_of(parts.back()), tensor_of(wholes.back()), kPassedOn));
   }
   for (std::size_t i = 0; i < pending.size(); ++i) {
     const std::size_t order = world.rank() % 2 == 0 ? i : pending.size() - 1 - i;
@@ -176,9 +177,9 @@ inline void ready_case(Communicator& world) {
   std::vector<float> values = elements_of<float>(world.rank(), 50000), message(1000);
   std::vector<Pending> pending;
   const auto start = [&] {
-    pending.push_back(world.start_all_reduce(tensor_of(values)));
-    if (world.rank() == 0) pending.push_back(world.start_receive(tensor_of(message), last, 0));
-    if (world.rank() == last) pending.push_back(world.start_send(tensor_of(message), 0, 0));
+    pending.push_back(world.start_all_reduce(tensor_of(values), kPassedOn));
+    if (world.rank() == 0) pending.push_back(world.start_receive(tensor_of(message), last, 0, kPassedOn));
+    if (world.rank() == last) pending.push_back(world.start_send(tensor_of(message), 0, 0, kPassedOn));
   };
   if (world.rank() != last) {
     start();
@@ -211,13 +212,13 @@ inline void split_case(Communicator& world) {
   expect(known->size() == (rank < 3 ? std::min(size, 3) : size - 3), "split_known gives a group of {}", known->size());
   const auto again = known->split(0, 0, "again");  // a split of a split; equal keys keep the order
   expect(again->rank() == known->rank() && again->size() == known->size(), "split with equal keys changes the order");
-  expect(again->all_reduce_value(1) == known->size(), "a group of {} counts itself wrongly", known->size());
+  expect(again->all_reduce_value(1, kPassedOn) == known->size(), "a group of {} counts itself wrongly", known->size());
 }
 
 inline void values_and_texts_case(Communicator& world) {
   const int size = world.size(), rank = world.rank();
-  expect(world.all_reduce_value(rank + 0.5) == size * size / 2.0, "sum of host values");
-  expect(world.all_reduce_value(-rank, Reduce::maximum) == 0, "maximum of host values");
+  expect(world.all_reduce_value(rank + 0.5, kPassedOn) == size * size / 2.0, "sum of host values");
+  expect(world.all_reduce_value(-rank, kPassedOnMaximum) == 0, "maximum of host values");
   expect(!world.any_rank(false) && world.any_rank(rank == size - 1), "any");
   for (int root = 0; root < size; ++root) {
     const std::string text = "from " + std::to_string(root) + std::string(static_cast<std::size_t>(root) * 9000, 'x');
@@ -242,22 +243,22 @@ inline void meter_case(Communicator& world) {
     expect(meter.operations == (n > 1 ? 1 : 0), "{} is charged as {} operations", verb, meter.operations);
     meter = {};
   };
-  world.all_reduce(tensor_of(part));
+  world.all_reduce(tensor_of(part), kPassedOn);
   charged("all-reduce", 2 * (n - 1) * count * 4 / n);
-  world.all_gather(tensor_of(part), tensor_of(whole));
+  world.all_gather(tensor_of(part), tensor_of(whole), kPassedOn);
   charged("all-gather", (n - 1) * count * 4);
-  world.reduce_scatter(tensor_of(whole), tensor_of(part));
+  world.reduce_scatter(tensor_of(whole), tensor_of(part), kPassedOn);
   charged("reduce-scatter", (n - 1) * count * 4);
-  world.broadcast(tensor_of(part), 0);
+  world.broadcast(tensor_of(part), 0, kPassedOn);
   charged("broadcast", world.rank() == 0 ? (n - 1) * count * 4 : 0);
   std::vector<float> exchanged(whole.size());
-  world.all_to_all(tensor_of(whole), tensor_of(exchanged));
+  world.all_to_all(tensor_of(whole), tensor_of(exchanged), kPassedOn);
   charged("all-to-all", (n - 1) * count * 4);
   world.barrier();
   charged("barrier", 0);
   if (n > 1) {
-    if (world.rank() == 0) world.start_send(tensor_of(part), 1, 0).wait();
-    if (world.rank() == 1) world.start_receive(tensor_of(part), 0, 0).wait();
+    if (world.rank() == 0) world.start_send(tensor_of(part), 1, 0, kPassedOn).wait();
+    if (world.rank() == 1) world.start_receive(tensor_of(part), 0, 0, kPassedOn).wait();
     if (world.rank() < 2) charged("send", world.rank() == 0 ? count * 4 : 0);
   }
   world.set_meter(nullptr);

@@ -19,9 +19,12 @@ namespace megatron::test {
 /// Defects in the communicator groups named `group`; what is not set goes right.
 struct CommunicationDefect {
   std::string group;
-  std::function<bool(const Tensor& values, Reduce reduce)> forgets_all_reduce;
-  std::function<void(Tensor values, int ranks)> after_all_reduce;
+  std::function<bool(const Tensor& values, Reduce reduce)> forgets_all_reduce = {};
+  bool forgets_reduce_scatter = false;  ///< each rank keeps its own share
+  std::function<void(Tensor values, int ranks)> after_sum = {};
+  bool forgets_broadcasts = false;
   bool swaps_gathered_parts = false;       ///< the first and the last rank's
+  bool swaps_exchanged_parts = false;      ///< in an all-to-all, likewise
   bool repeats_received_messages = false;  ///< each second one is the one before it again
 };
 
@@ -46,20 +49,28 @@ class DefectiveCommunicator final : public CommunicatorDecorator {
  protected:
   std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override {
     if (here() && defect_.forgets_all_reduce && defect_.forgets_all_reduce(values, reduce)) return keep({});
-    const std::uint64_t ticket = CommunicatorDecorator::do_all_reduce(values, reduce);
-    if (here() && defect_.after_all_reduce && values.dtype() == DType::f32) {
-      after_[ticket] = [this, values] { defect_.after_all_reduce(values, size()); };
+    return after_sum(CommunicatorDecorator::do_all_reduce(values, reduce), values);
+  }
+  std::uint64_t do_reduce_scatter(ConstTensor whole, Tensor part) override {
+    if (here() && defect_.forgets_reduce_scatter) {
+      const std::size_t bytes = part.bytes();
+      std::memmove(part.data(), static_cast<const char*>(whole.data()) + static_cast<std::size_t>(rank()) * bytes,
+                   bytes);
+      return keep({});
     }
-    return ticket;
+    return after_sum(CommunicatorDecorator::do_reduce_scatter(whole, part), part);
+  }
+  std::uint64_t do_broadcast(Tensor values, int root) override {
+    return here() && defect_.forgets_broadcasts ? keep({}) : CommunicatorDecorator::do_broadcast(values, root);
   }
   std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override {
     const std::uint64_t ticket = CommunicatorDecorator::do_all_gather(part, whole);
-    if (here() && defect_.swaps_gathered_parts) {
-      after_[ticket] = [whole, bytes = part.bytes()] {
-        auto* const first = static_cast<char*>(whole.data());
-        std::swap_ranges(first, first + bytes, first + whole.bytes() - bytes);
-      };
-    }
+    if (here() && defect_.swaps_gathered_parts) after_[ticket] = [this, whole] { swap_parts(whole); };
+    return ticket;
+  }
+  std::uint64_t do_all_to_all(ConstTensor send, Tensor receive) override {
+    const std::uint64_t ticket = CommunicatorDecorator::do_all_to_all(send, receive);
+    if (here() && defect_.swaps_exchanged_parts) after_[ticket] = [this, receive] { swap_parts(receive); };
     return ticket;
   }
   std::uint64_t do_receive(Tensor values, int from, int channel) override {
@@ -86,6 +97,17 @@ class DefectiveCommunicator final : public CommunicatorDecorator {
 
  private:
   bool here() const { return name() == defect_.group && onset_.come(); }
+  std::uint64_t after_sum(std::uint64_t ticket, Tensor values) {
+    if (here() && defect_.after_sum && values.dtype() == DType::f32) {
+      after_[ticket] = [this, values] { defect_.after_sum(values, size()); };
+    }
+    return ticket;
+  }
+  void swap_parts(Tensor whole) const {
+    auto* const first = static_cast<char*>(whole.data());
+    const std::size_t bytes = whole.bytes() / static_cast<std::size_t>(size());
+    std::swap_ranges(first, first + bytes, first + whole.bytes() - bytes);
+  }
 
   const CommunicationDefect& defect_;
   Onset& onset_;
@@ -103,6 +125,7 @@ class DefectiveOps final : public OpsDecorator {
   std::function<void(RotaryArgs&)> with_rotary;
   std::function<void(std::int64_t& first_row)> with_embedding;
   std::function<void(AdamWArgs&)> with_adamw;
+  std::function<void(float& scale)> with_loss_scale;
 
   void dropout_add_forward(const DropoutAddForwardArgs& args) override {
     OpsDecorator::dropout_add_forward(changed(args, with_dropout, &DropoutAddForwardArgs::dropout));
@@ -120,6 +143,9 @@ class DefectiveOps final : public OpsDecorator {
   }
   void embedding_backward(const EmbeddingBackwardArgs& args) override {
     OpsDecorator::embedding_backward(changed(args, with_embedding, &EmbeddingBackwardArgs::first_row));
+  }
+  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override {
+    OpsDecorator::cross_entropy_backward(changed(args, with_loss_scale, &CrossEntropyBackwardArgs::scale));
   }
   void adamw(const AdamWArgs& args) override {
     AdamWArgs changed = args;

@@ -1,15 +1,11 @@
 // A few training steps of a tiny model on any layout, with ranks as threads: what the parity tests compare.
 #pragma once
 
-#include <functional>
 #include <limits>
-#include <span>
 #include <vector>
 
-#include "config/schema/run_schedule.h"
 #include "support/boxes.h"
-#include "training/step/losses.h"
-#include "training/step/replica.h"
+#include "support/tiny_batches.h"
 
 namespace megatron::test {
 
@@ -40,53 +36,16 @@ struct TrainingTrace {
   NamedValues parameters;                                // after the last step
 };
 
-/// Trains for `steps` on tensor × data × pipeline thread ranks as the configuration says (parallel.data is set from
-/// `data`), a batch that grows and a constant loss scale included. Tokens are a fixed pseudo-random function of (step,
-/// sample, position); kTinyEnd ends documents where the configuration asks for them.
-TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps = 5);
+/// Trains for `steps` on tensor × parallel.context × data × pipeline thread ranks as the configuration says
+/// (parallel.data is set from `data`), a batch that grows and a constant loss scale included. Tokens are a fixed
+/// pseudo-random function of (step, sample, position); kTinyEnd ends documents where the configuration asks for them.
+/// With a check of collectives and of records, unless `checked` is false.
+TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int steps = 5, bool checked = true);
 
 /// Losses of evaluations before and after a training step, on parallel.pipeline thread ranks.
 std::vector<double> evaluate_tiny(const Config& config);
 
-inline constexpr int kTinyEnd = 3;
-
 /// ‖a − b‖ / ‖b‖ over two equally long vectors.
 double relative_difference(const std::vector<float>& a, const std::vector<float>& b);
-
-/// One data rank's micro-batches of a step in host memory.
-class TinyBatches {
- public:
-  TinyBatches(const Config& config, int data_rank);
-  /// Views into this object; valid until the next call.
-  std::span<const MicroBatch> step(int step);
-  /// Targets in the global batch that step() gave, or what their weights say.
-  double targets() const { return counts_.front(); }
-  /// These as the loss' counts, and precision.loss_scale. Valid as long as this object.
-  LossScaling loss() const;
-  static int token(int step, std::int64_t sample, std::int64_t position, std::int64_t vocab);
-
- private:
-  void count_losses(int step, const StepShape& shape);
-  void count_pairs(int step, const StepShape& shape);
-  void count_translations(int step, const StepShape& shape);
-  void place_sample(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
-  void place_pair(std::size_t k, std::int64_t column, int step, std::int64_t sequence);
-  void place_translation(std::size_t k, std::int64_t column, int step);
-
-  Config config_;
-  bool pairs_;            // pairs of texts, for an encoder (tiny_pairs.h)
-  bool translations_;     // for an encoder-decoder (tiny_translation.h)
-  bool instructions_;     // packed: of documents by themselves, in which some targets are learned
-  std::int64_t columns_;  // in a micro-batch
-  LossWeights weigh_;
-  RunSchedule schedule_;
-  int data_rank_;
-  std::vector<double> counts_;  // by term of the loss
-  std::vector<std::vector<int>> tokens_, targets_, document_starts_, document_position_ids_, types_, lengths_, labels_;
-  std::vector<std::vector<int>> encoder_tokens_, encoder_lengths_;
-  std::vector<std::vector<float>> weights_;
-  std::vector<int> position_ids_, positions_, encoder_position_ids_, encoder_positions_;
-  std::vector<MicroBatch> micro_batches_;
-};
 
 }  // namespace megatron::test

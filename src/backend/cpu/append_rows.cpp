@@ -15,7 +15,8 @@ void CpuOps::append_rows(const AppendRowsArgs& args) {
     const std::int64_t pairs = shape.samples * shape.heads;
     team_.ranges(pairs, 1, pairs * shape.rows * shape.size, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t pair = first; pair < last; ++pair) {
-        const std::int64_t sample = pair / shape.heads, head = pair % shape.heads, offset = shape.offsets[sample];
+        const std::int64_t sample = pair / shape.heads, head = pair % shape.heads;
+        const std::int64_t offset = shape.offsets != nullptr ? shape.offsets[sample] : 0;
         const std::int64_t rows = std::min(shape.rows, shape.capacity - offset);
         const T* from = x + sample * args.x.stride(1) + head * args.x.stride(2);
         T* to = y + sample * args.y.stride(1) + head * args.y.stride(2) + offset * args.y.stride(0);

@@ -10,7 +10,7 @@ namespace megatron {
 
 struct AppendRowsShape {
   std::int64_t rows, samples, heads, size, capacity;
-  const std::int32_t* offsets;  ///< [samples]
+  const std::int32_t* offsets;  ///< [samples], or null
 
   /// Throws internal errors for dtypes and shapes that break the contract (AppendRowsArgs).
   explicit AppendRowsShape(const AppendRowsArgs& args) {
@@ -27,7 +27,7 @@ struct AppendRowsShape {
                    "append_rows: x and y differ in more than their rows", args.x.shape(), args.y.shape());
     internal_check(size <= 1 || (args.x.stride(3) == 1 && args.y.stride(3) == 1), "append_rows: strided elements",
                    args.x.stride(3), args.y.stride(3));
-    offsets = elements_of<std::int32_t>("append_rows", args.offsets, samples);
+    offsets = optional_elements_of<std::int32_t>("append_rows", args.offsets, samples);
   }
 };
 

@@ -16,7 +16,7 @@ class CountingOps;
 
 /// The CPU backend (src/backend/cpu) with `threads` for its mathematics, the calling one included; to be used by the
 /// thread that made it. Throws Error(configuration) if OpenMP's environment allows fewer, and if `native_16bit` is `on`
-/// where the processor multiplies no 16-bit floats.
+/// where the processor has no instructions that multiply bf16.
 Backend make_cpu_backend(int threads = 1, Native16Bit native_16bit = Native16Bit::automatic);
 
 // The CUDA backend (cuda/). It is a separate library, which loads CUDA's own libraries: 150 MiB and more of every

@@ -151,10 +151,10 @@ struct RotaryArgs {
 };
 
 /// Writes the rows of each sample at its own offset, as a cache of keys or values grows: y[offsets[i] + row, i] =
-/// x[row, i]. Rows past the end of y are left out.
+/// x[row, i]. Rows past the end of y are left out. Without offsets: copies between strided tensors.
 struct AppendRowsArgs {
   ConstTensor x;        ///< [s, b, heads, d], strided
-  ConstTensor offsets;  ///< i32 [b], from 0
+  ConstTensor offsets;  ///< optional, i32 [b], from 0; absent: 0
   Tensor y;             ///< [capacity, b, heads, d], strided: sets those rows, all others stay
 };
 

@@ -1,5 +1,5 @@
-// Native16Bit: whether a CPU multiplies 16-bit floats by instructions of its own where it has them (run.native_16bit),
-// or widens them to f32. Its own round at the same places and sum in f32, but in another order.
+// Native16Bit: whether matrices of bf16 are multiplied by the CPU's bf16 instructions, where it has them, or widened to
+// f32 first (run.native_16bit). Both ways sum in f32 and round at the same places, but add in different orders.
 #pragma once
 
 namespace megatron {

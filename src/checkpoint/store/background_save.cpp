@@ -176,7 +176,7 @@ std::optional<SaveReport> BackgroundSave::advance() {
         ErrorKind::filesystem);
     if (!publishing_) {
       std::array<double, 1> slowest = {worked_};
-      world_.all_reduce_values(slowest, Reduce::maximum);
+      world_.all_reduce_values(slowest, kReportMaximum);
       worked_ = slowest[0];
       work_->gather_manifest();
       publishing_ = true;

@@ -42,7 +42,7 @@ void SaveWork::prepare() {
   });
   double mine = 0;
   for (const TensorSlice& slice : owned_) mine += static_cast<double>(slice.numbers());
-  const auto numbers = static_cast<std::int64_t>(world_.all_reduce_value(mine));
+  const auto numbers = static_cast<std::int64_t>(world_.all_reduce_value(mine, kReport));
   agree(
       world_,
       [&] {
@@ -105,7 +105,7 @@ void SaveWork::name_step(const char* file, std::int64_t step) try {
 }
 
 SaveReport SaveWork::report() {
-  bytes_ = static_cast<std::int64_t>(world_.all_reduce_value(static_cast<double>(bytes_)));
+  bytes_ = static_cast<std::int64_t>(world_.all_reduce_value(static_cast<double>(bytes_), kReport));
   return {pending_.place(), bytes_, 0, warnings_};
 }
 

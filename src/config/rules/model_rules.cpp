@@ -89,6 +89,13 @@ void check_tensor_divisions(const Config& c, Violations& violations) {
     violations.add({"parallel.context", "model.sequence_length"},
                    "model.sequence_length = {} is not divisible by 2 × parallel.context = {}; nearest lengths: {}",
                    m.sequence_length, chunks, multiples_around(m.sequence_length, chunks));
+  } else if (const std::int64_t parts = tensor * c.parallel.context;
+             c.parallel.context > 1 && c.parallel.sequence_parallel && m.sequence_length % parts != 0) {
+    violations.add({"parallel.sequence_parallel", "parallel.context", "model.sequence_length", "parallel.tensor"},
+                   "sequence_parallel: the {} rows of a context rank, model.sequence_length = {} over "
+                   "parallel.context = {}, are not divisible by parallel.tensor = {}; nearest lengths: {}",
+                   m.sequence_length / c.parallel.context, m.sequence_length, c.parallel.context, tensor,
+                   multiples_around(m.sequence_length, std::lcm(parts, chunks)));
   }
 }
 

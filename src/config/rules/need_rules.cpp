@@ -8,6 +8,11 @@ namespace megatron {
 
 void check_needs(const Config& c, Violations& violations) {
   Config given = c, defaults;
+  // Resolved files have it with every rule, and a file whose rule is changed has the former rule's default.
+  if (std::any_of(std::begin(kUpdateRules), std::end(kUpdateRules),
+                  [&](const auto& rule) { return rule.momentum == given.optimizer.momentum; })) {
+    defaults.optimizer.momentum = given.optimizer.momentum;
+  }
   const auto text_of = [&](std::string_view full_name) -> const std::string& {
     const auto dot = full_name.find('.');
     const Key* const key = find_key(full_name.substr(0, dot), full_name.substr(dot + 1));

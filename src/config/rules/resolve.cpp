@@ -11,6 +11,7 @@
 
 #include "base/core/error.h"
 #include "config/rules/rules.h"
+#include "config/schema/parameter_groups.h"
 #include "config/schema/run_schedule.h"
 #include "config/schema/task.h"
 
@@ -232,6 +233,7 @@ void resolve(Config& config, int ranks, const DataFacts* data, std::vector<std::
     model.max_position_embeddings = std::max(model.sequence_length, model.decoder_sequence_length);
   }
   derive_head(result);
+  derive_momentum(result);
   const ParallelConfig& parallel = result.parallel;
   result.parallel.data = ranks / (parallel.tensor * parallel.context * parallel.pipeline);
   if (std::none_of(violations.begin(), violations.end(), concerns_lengths)) {

@@ -64,7 +64,7 @@ void check_ramp_up(const Config& c, Violations& violations) {
 // Lengths that are multiples of this can be cut as the layout cuts sequences.
 std::int64_t sequence_unit(const Config& c) {
   const ParallelConfig& p = c.parallel;
-  return std::lcm(p.sequence_parallel ? p.tensor : 1, p.context > 1 ? 2 * p.context : 1);
+  return std::lcm(p.sequence_parallel ? p.tensor * p.context : 1, p.context > 1 ? 2 * p.context : 1);
 }
 
 void check_discrete_curriculum(const Config& c, Violations& violations) {
@@ -89,7 +89,7 @@ void check_discrete_curriculum(const Config& c, Violations& violations) {
   }
   for (const std::int64_t length : lengths) {
     if (length % sequence_unit(c) == 0) continue;
-    violations.add({"train.curriculum", "parallel.sequence_parallel", "parallel.tensor"},
+    violations.add({"train.curriculum", "parallel.sequence_parallel", "parallel.tensor", "parallel.context"},
                    "train.curriculum: length {} is not a multiple of {}, into which sequences are cut; nearest: {}",
                    length, sequence_unit(c), multiples_around(length, sequence_unit(c)));
     break;
@@ -118,7 +118,7 @@ void check_curriculum(const Config& c, Violations& violations) {
         multiple, curriculum.start, c.model.sequence_length,
         divisors(std::gcd(curriculum.start, c.model.sequence_length), multiple));
   } else if (multiple % sequence_unit(c) != 0) {
-    violations.add({"train.curriculum", "parallel.sequence_parallel", "parallel.tensor"},
+    violations.add({"train.curriculum", "parallel.sequence_parallel", "parallel.tensor", "parallel.context"},
                    "train.curriculum.multiple = {} is not a multiple of {}, into which sequences are cut; nearest: {}",
                    multiple, sequence_unit(c), multiples_around(multiple, sequence_unit(c)));
   }

@@ -71,6 +71,13 @@ void check_t5(const Config& c, Violations& violations) {
   if (!m.has_decoder()) return;
   check_lengths(c, violations);
   check_split(c, violations);
+  if (c.parallel.context > 1) {
+    violations.add(
+        {"parallel.context", "model.family"},
+        "parallel.context = {} with model.family = \"{}\": cross-attention does not know parts of samples yet; "
+        "give parallel.context = 1",
+        c.parallel.context, m.family);
+  }
   if (m.scale_head && !m.tie_embeddings) {
     violations.add({"model.scale_head", "model.tie_embeddings"},
                    "model.scale_head = true is for a head that is the word table; take tie_embeddings = true, or leave "

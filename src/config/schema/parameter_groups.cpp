@@ -23,6 +23,21 @@ OptimizerConfig settings_of(const OptimizerConfig& optimizer, const ParameterGro
   return result.optimizer;
 }
 
+void derive_momentum(Config& config) {
+  constexpr std::string_view kKey = "momentum";
+  OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.momentum) return;
+  const double derived = optimizer.momentum_or_default();
+  for (ParameterGroupConfig& group : config.optimizer_groups) {
+    const OptimizerConfig own = settings_of(optimizer, group);
+    const bool reads = row_named(kUpdateRules, own.name).keys.contains(kKey);
+    if (!reads || group.has_own(kKey) || own.momentum_or_default() == derived) continue;
+    group.values.momentum = own.momentum_or_default();
+    group.keys.insert(std::lower_bound(group.keys.begin(), group.keys.end(), kKey), std::string(kKey));
+  }
+  optimizer.momentum = derived;
+}
+
 std::string selection_text(const ParameterGroupConfig& group) {
   std::string text = group.roles.empty() ? "" : "roles = " + print_texts(group.roles);
   if (!group.names.empty()) text += (text.empty() ? "names = " : ", names = ") + print_texts(group.names);

@@ -15,6 +15,9 @@ std::vector<const Key*> group_keys();
 /// [optimizer] as it is for the group's parameters.
 OptimizerConfig settings_of(const OptimizerConfig& optimizer, const ParameterGroupConfig& group);
 
+/// Sets optimizer.momentum, if it is absent, to the rule's own, and that of groups whose rule has another one.
+void derive_momentum(Config& config);
+
 /// The selection of the group, as an input file has it: roles = ["head"], names = ["layers.*"].
 std::string selection_text(const ParameterGroupConfig& group);
 

@@ -166,7 +166,8 @@ namespace {
 // A key of which only the default is supported says nothing about a run that has the default.
 bool is_to_come(const Key& key, const Config& config) {
   return std::any_of(unsupported_features().begin(), unsupported_features().end(), [&](const Unsupported& feature) {
-    return feature.key == fmt::format("{}.{}", key.table, key.name) && !feature.asked_for(config);
+    return feature.key == fmt::format("{}.{}", key.table, key.name) && !feature.asked_for(config) &&
+           print_value(key, config) == print_value(key, Config{});
   });
 }
 
@@ -249,11 +250,14 @@ std::vector<std::string> changed_keys(const std::string& saved, const Config& co
       before[table + "." + line.substr(0, equals)] = line.substr(equals + 3);
     }
   }
+  Config current = config, defaults;
+  derive_momentum(current);
+  defaults.optimizer.momentum = row_named(kUpdateRules, config.optimizer.name).momentum;
   std::vector<std::string> changes;
   for (const Key& key : schema()) {
-    const std::string name = key.full_name(), now = print_value(key, config);
+    const std::string name = key.full_name(), now = print_value(key, current);
     const auto found = before.find(name);
-    const std::string then = found != before.end() ? found->second : print_value(key, Config{});
+    const std::string then = found != before.end() ? found->second : print_value(key, defaults);
     if (now == then) continue;
     changes.push_back(
         fmt::format("{} = {} (was {})", name, now.empty() ? "not set" : now, then.empty() ? "not set" : then));

@@ -75,6 +75,22 @@ std::vector<Key> train_keys() {
   };
 }
 
+namespace {
+
+/// The rules' own.
+std::string_view momentum_defaults() {
+  static const std::string text = [] {
+    std::vector<std::string> parts;
+    for (const std::string& name : update_rules_with("momentum")) {
+      parts.push_back(fmt::format("{} with \"{}\"", row_named(kUpdateRules, name).momentum, name));
+    }
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }();
+  return text;
+}
+
+}  // namespace
+
 std::vector<Key> recipe_keys() {
   const auto of_rules = [](const Constraint& constraint, std::string_view key) {
     return constraint.with("optimizer.name", update_rules_with(key));
@@ -137,8 +153,8 @@ std::vector<Key> recipe_keys() {
        "With \"adamw\" the decay rates of its two moments. With \"lion\" those of the mean whose sign is the update, "
        "and of the momentum that is kept; the authors of Lion use [0.9, 0.99].",
        ""},
-      {MEGATRON_KEY(optimizer, momentum), of_rules(in_fp32(below_one()), "momentum"), "", "",
-       "Momentum of SGD, or of Muon, which is mostly used with 0.95. 0: none.", ""},
+      {MEGATRON_KEY(optimizer, momentum), of_rules(in_fp32(below_one()), "momentum"), "", momentum_defaults(),
+       "Momentum of SGD or Muon. 0: none.", ""},
       {MEGATRON_KEY(optimizer, nesterov), of_rules(any(), "nesterov"), "", "",
        "Muon looks ahead: it follows momentum · m + (1 - momentum) · gradient, where it would follow the momentum m.",
        ""},

@@ -14,7 +14,8 @@ namespace megatron {
 namespace {
 
 constexpr Unsupported kUnsupported[] = {
-    {"parallel.context", false, "above 1", [](const Config& c) { return c.parallel.context > 1; }},
+    {"parallel.context", true, "above 1 with evaluation.tasks",
+     [](const Config& c) { return c.parallel.context > 1 && !c.evaluation.tasks.empty(); }},
 };
 
 std::string value_of(std::string_view full_name, const Config& config) {
@@ -34,8 +35,8 @@ void reject_unsupported_keys(const Config& config) {
   std::vector<std::string> lines;
   for (const Unsupported& feature : kUnsupported) {
     if (!feature.asked_for(config)) continue;
-    lines.push_back(fmt::format("{} = {} is not supported for training yet; only --dry-run plans it", feature.key,
-                                value_of(feature.key, config)));
+    lines.push_back(fmt::format("{} = {} ({}) is not supported for training yet; only --dry-run plans it", feature.key,
+                                value_of(feature.key, config), feature.what));
   }
   if (!lines.empty()) fail(ErrorKind::configuration, "{}", fmt::join(lines, "\n"));
 }

@@ -38,6 +38,7 @@ struct UpdateRuleFacts {
   Names keys;                   ///< keys of [optimizer] that it reads and not all rules do
   bool needs_matrices = false;  ///< the update of an element depends on the whole matrix that has it. Other parameters
                                 ///< than hidden matrices are updated by AdamW, whose keys are among these
+  double momentum = 0.9;        ///< default of optimizer.momentum; resolved files say it whatever the rule
   RatePowers mup = {};
 };
 
@@ -48,7 +49,8 @@ inline constexpr std::array kUpdateRules{
     UpdateRuleFacts{.name = "muon",
                     .states = {"m"},
                     .keys = {"betas", "epsilon", "momentum", "nesterov", "muon_scale", "adamw_learning_rate_factor"},
-                    .needs_matrices = true},
+                    .needs_matrices = true,
+                    .momentum = 0.95},
 };
 
 /// The names of the rules that read a key.

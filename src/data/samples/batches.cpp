@@ -25,6 +25,7 @@ BatchReader::BatchReader(Samples& samples, const BatchLayout& layout, const Batc
     slot.batch.micro_batches.reserve(static_cast<std::size_t>(most));
     slot.batch.loss_counts.resize(samples.terms());
   }
+  if (layout_.sizes.cut.cuts()) whole_ = BatchBuffer(layout_.whole(), 1, host_memory());
   reader_ = std::thread([this] { read_ahead(); });
 }
 
@@ -88,8 +89,8 @@ bool BatchReader::stopped() {
 }
 
 void BatchReader::fill(Slot& slot, std::int64_t step, const GlobalBatch& samples) {
-  BatchSizes sizes = layout_.sizes;
-  if (samples.sequence > 0) sizes.rows[0] = samples.sequence;
+  const BatchSizes sizes = layout_.sizes.with_sequence(samples.sequence), whole = sizes.whole();
+  const bool cuts = sizes.cut.cuts();
   const std::int64_t b = sizes.whole_samples(), d = share_.data_size;
   internal_check(samples.samples <= share_.most_samples && sizes.rows[0] <= layout_.sizes.rows[0],
                  "a step larger than the largest batch", samples.samples, share_.most_samples, sizes.rows[0],
@@ -107,7 +108,8 @@ void BatchReader::fill(Slot& slot, std::int64_t step, const GlobalBatch& samples
     const std::int64_t first = k * b * d + share_.data_rank * b;
     for (std::int64_t j = 0; j < b; ++j) {
       if (stopped()) return;
-      const SampleColumn to(slot.memory, sizes, static_cast<std::size_t>(k), j * sizes.columns);
+      const SampleColumn to(cuts ? whole_ : slot.memory, whole, cuts ? 0 : static_cast<std::size_t>(k),
+                            j * sizes.columns);
       const bool counts = first + j < samples.samples - samples.padding;
       samples_.make(samples.first_sample + static_cast<std::uint64_t>(first + j), to,
                     counts ? batch.loss_counts : no_counts_);
@@ -116,6 +118,7 @@ void BatchReader::fill(Slot& slot, std::int64_t step, const GlobalBatch& samples
       for (std::int64_t i = 0; i < weights.size(); ++i) weights[i] = 0;
       if (const Column<std::int32_t> labels = to.of<std::int32_t>(&Rows::labels)) labels[0] = -1;
     }
+    if (cuts) cut_batch(whole_.view(whole_.layout(), whole, 0), slot.memory, sizes, static_cast<std::size_t>(k));
     MicroBatch& micro_batch = batch.micro_batches.emplace_back();
     micro_batch = slot.memory.view(layout_, sizes, static_cast<std::size_t>(k));
     micro_batch.first_sample = first * sizes.columns;

@@ -39,7 +39,8 @@ struct StepBatch {
   std::vector<double> loss_counts;        ///< counts of this data rank's samples, by term of the loss
 };
 
-/// The share of each global batch that one data rank reads.
+/// The share of each global batch that one data rank reads. Its context ranks read the same samples, and keep their
+/// rows (BatchSizes::cut).
 struct BatchShare {
   std::int64_t most_samples = 0;  ///< largest global batch of the plan; a multiple of micro-batch size · data_size
   int data_rank = 0, data_size = 1;
@@ -75,6 +76,7 @@ class BatchReader {
   std::int64_t first_step_;
   std::vector<double> no_counts_;  // where those of padding go
   Slot slots_[2];
+  BatchBuffer whole_;  // one micro-batch before it is cut for a context rank; empty where it is not
 
   std::mutex mutex_;  // over the four below
   std::condition_variable changed_;

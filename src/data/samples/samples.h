@@ -52,7 +52,8 @@ class SampleColumn {
       case FieldShape::samples_by_rows: return {memory + column_ * rows(stream), 1, rows(stream)};
       case FieldShape::samples: return {memory + column_, 1, 1};
       case FieldShape::labels: return {memory + column_ / sizes_.columns, 1, 1};
-      case FieldShape::rows: break;
+      case FieldShape::rows:
+      case FieldShape::chunks_by_samples: break;
     }
     fail(ErrorKind::internal, "a sample has no column in a field without samples");
   }

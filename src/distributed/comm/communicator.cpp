@@ -108,7 +108,8 @@ Pending::Pending(Pending&& other) noexcept
     : communicator_(std::exchange(other.communicator_, nullptr)),
       ticket_(other.ticket_),
       what_(other.what_),
-      operation_(other.operation_) {}
+      operation_(other.operation_),
+      check_(other.check_) {}
 
 Pending& Pending::operator=(Pending&& other) noexcept {
   if (this == &other) return *this;
@@ -117,6 +118,7 @@ Pending& Pending::operator=(Pending&& other) noexcept {
   ticket_ = other.ticket_;
   what_ = other.what_;
   operation_ = other.operation_;
+  check_ = other.check_;
   return *this;
 }
 
@@ -138,20 +140,27 @@ void Pending::wait() {
   const Communicator::Wait wait(*communicator, what_, operation_);
   if (communicator->meter_ != nullptr) --communicator->meter_->in_flight;
   communicator->finish(ticket_);
+  if (check_ != 0 && communicator->check_ != nullptr) communicator->check_->ends(check_);
 }
 
 bool Pending::ready() const {
   return communicator_ == nullptr || communicator_->ready(ticket_);
 }
 
-Pending Communicator::pending(std::uint64_t ticket, double bytes_sent, std::int64_t messages, const Waiting& what) {
+CollectiveCheck::Started Communicator::starts(const CheckedCall& call) const {
+  if (check_ == nullptr) return {0, call.output};
+  return check_->starts(call);
+}
+
+Pending Communicator::pending(std::uint64_t ticket, double bytes_sent, std::int64_t messages, const Waiting& what,
+                              std::uint64_t check) {
   if (meter_ != nullptr) {
     meter_->bytes_sent += std::llround(bytes_sent);
     meter_->operations += 1;
     meter_->messages += messages;
     meter_->in_flight += 1;
   }
-  return {this, ticket, what, meter_ != nullptr ? meter_->operations : 0};
+  return {this, ticket, what, meter_ != nullptr ? meter_->operations : 0, check};
 }
 
 void Communicator::check_reducible(DType type, const char* verb) const {
@@ -163,37 +172,43 @@ bool Communicator::reduces(DType type) const {
   return type != DType::u8;
 }
 
-Pending Communicator::start_all_reduce(Tensor values, Reduce reduce) {
+Pending Communicator::start_all_reduce(Tensor values, const Holding<Hold::partial>& said) {
   check_tensor(values, "all-reduce", name_);
   check_reducible(values.dtype(), "all-reduce");
-  if (size_ == 1 || values.elements() == 0) return {};
+  if (values.elements() == 0) return {};
+  const std::uint64_t check = starts({Verb::all_reduce, said, values, values}).ticket;
+  if (size_ == 1) return {};
   const Waiting what{Verb::all_reduce, -1, bytes_of(values)};
   const Range range(ranges(), starts(what));
-  return pending(do_all_reduce(values, reduce), 2.0 * (size_ - 1) / size_ * static_cast<double>(values.bytes()),
-                 messages_of_all_reduce(values.elements(), width_of(values), rank_, size_), what);
+  return pending(do_all_reduce(values, said.meaning->reduce),
+                 2.0 * (size_ - 1) / size_ * static_cast<double>(values.bytes()),
+                 messages_of_all_reduce(values.elements(), width_of(values), rank_, size_), what, check);
 }
 
-Pending Communicator::start_all_gather(ConstTensor part, Tensor whole) {
+Pending Communicator::start_all_gather(ConstTensor part, Tensor whole, const Holding<Hold::divided>& said) {
   check_tensor(part, "all-gather", name_);
   check_tensor(whole, "all-gather", name_);
   check_parts(whole, part, rank_, size_, "all-gather", name_);
   if (part.elements() == 0) return {};
+  const CollectiveCheck::Started check = starts({Verb::all_gather, said, part, whole});
   if (size_ == 1) {
     if (part.data() != whole.data()) copy_alone(part, whole);
     return {};
   }
   const Waiting what{Verb::all_gather, -1, bytes_of(whole)};
   const Range range(ranges(), starts(what));
-  return pending(do_all_gather(part, whole), static_cast<double>(part.bytes()) * (size_ - 1),
-                 messages_of_all_gather(part.elements(), width_of(part), size_), what);
+  return pending(do_all_gather(part, check.output), static_cast<double>(part.bytes()) * (size_ - 1),
+                 messages_of_all_gather(part.elements(), width_of(part), size_), what, check.ticket);
 }
 
-Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part) {
+Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part, const Holding<Hold::partial>& said) {
+  internal_check(said.meaning->reduce == Reduce::sum, "a reduce-scatter of maxima");
   check_tensor(whole, "reduce-scatter", name_);
   check_tensor(part, "reduce-scatter", name_);
   check_reducible(part.dtype(), "reduce-scatter");
   check_parts(whole, part, rank_, size_, "reduce-scatter", name_);
   if (part.elements() == 0) return {};
+  const std::uint64_t check = starts({Verb::reduce_scatter, said, whole, part}).ticket;
   if (size_ == 1) {
     if (part.data() != whole.data()) copy_alone(whole, part);
     return {};
@@ -201,24 +216,28 @@ Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part) {
   const Waiting what{Verb::reduce_scatter, -1, bytes_of(whole)};
   const Range range(ranges(), starts(what));
   return pending(do_reduce_scatter(whole, part), static_cast<double>(part.bytes()) * (size_ - 1),
-                 messages_of_reduce_scatter(part.elements(), width_of(part), size_), what);
+                 messages_of_reduce_scatter(part.elements(), width_of(part), size_), what, check);
 }
 
-Pending Communicator::start_broadcast(Tensor values, int root) {
+Pending Communicator::start_broadcast(Tensor values, int root, const Holding<Hold::own>& said) {
   check_tensor(values, "broadcast", name_);
   internal_check(root >= 0 && root < size_, "broadcast from a rank outside the group", root, size_);
-  if (size_ == 1 || values.elements() == 0) return {};
+  if (values.elements() == 0) return {};
+  const CollectiveCheck::Started check = starts({Verb::broadcast, said, values, values, root});
+  if (size_ == 1) return {};
   const Waiting what{Verb::broadcast, root, bytes_of(values)};
   const Range range(ranges(), starts(what));
-  return pending(do_broadcast(values, root), root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0,
-                 messages_of_broadcast(values.elements(), width_of(values), root, rank_, size_), what);
+  return pending(do_broadcast(check.output, root),
+                 root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0,
+                 messages_of_broadcast(values.elements(), width_of(values), root, rank_, size_), what, check.ticket);
 }
 
-Pending Communicator::start_all_to_all(ConstTensor send, Tensor receive) {
+Pending Communicator::start_all_to_all(ConstTensor send, Tensor receive, const Holding<Hold::divided>& said) {
   check_tensor(send, "all-to-all", name_);
   check_tensor(receive, "all-to-all", name_);
   check_exchange(send, receive, size_, name_);
   if (send.elements() == 0) return {};
+  const std::uint64_t check = starts({Verb::all_to_all, said, send, receive}).ticket;
   if (size_ == 1) {
     copy_alone(send, receive);
     return {};
@@ -226,30 +245,32 @@ Pending Communicator::start_all_to_all(ConstTensor send, Tensor receive) {
   const Waiting what{Verb::all_to_all, -1, bytes_of(send)};
   const Range range(ranges(), starts(what));
   return pending(do_all_to_all(send, receive), static_cast<double>(send.bytes()) / size_ * (size_ - 1),
-                 messages_of_all_to_all(send.elements() / size_, width_of(send), size_), what);
+                 messages_of_all_to_all(send.elements() / size_, width_of(send), size_), what, check);
 }
 
-Pending Communicator::start_send(ConstTensor values, int to, int channel) {
+Pending Communicator::start_send(ConstTensor values, int to, int channel, const Holding<Hold::own>& said) {
   check_tensor(values, "send", name_);
   internal_check(to >= 0 && to < size_ && to != rank_, "send to oneself or to a rank outside the group", to, rank_,
                  size_);
   internal_check(channel >= 0 && channel <= kChannels, "send on a channel out of range", channel);
   if (values.elements() == 0) return {};
+  const std::uint64_t check = starts({Verb::send, said, values, {}, to, channel}).ticket;
   const Waiting what{Verb::send, to, bytes_of(values)};
   const Range range(ranges(), starts(what, channel));
   return pending(do_send(values, to, channel), static_cast<double>(values.bytes()), messages_of_send(bytes_of(values)),
-                 what);
+                 what, check);
 }
 
-Pending Communicator::start_receive(Tensor values, int from, int channel) {
+Pending Communicator::start_receive(Tensor values, int from, int channel, const Holding<Hold::own>& said) {
   check_tensor(values, "receive", name_);
   internal_check(from >= 0 && from < size_ && from != rank_, "receive from oneself or from a rank outside the group",
                  from, rank_, size_);
   internal_check(channel >= 0 && channel <= kChannels, "receive on a channel out of range", channel);
   if (values.elements() == 0) return {};
+  const std::uint64_t check = starts({Verb::receive, said, {}, values, from, channel}).ticket;
   const Waiting what{Verb::receive, from, bytes_of(values)};
   const Range range(ranges(), starts(what, channel));
-  return pending(do_receive(values, from, channel), 0, 0, what);
+  return pending(do_receive(values, from, channel), 0, 0, what, check);
 }
 
 void Communicator::barrier() {
@@ -266,22 +287,22 @@ void Communicator::progress() {
   do_progress();
 }
 
-void Communicator::all_reduce_values(std::span<double> values, Reduce reduce) {
-  host().all_reduce(Tensor(values.data(), {static_cast<std::int64_t>(values.size())}, DType::f64), reduce);
+void Communicator::all_reduce_values(std::span<double> values, const Holding<Hold::partial>& said) {
+  host().all_reduce(Tensor(values.data(), {static_cast<std::int64_t>(values.size())}, DType::f64), said);
 }
 
-double Communicator::all_reduce_value(double value, Reduce reduce) {
-  all_reduce_values(std::span(&value, 1), reduce);
+double Communicator::all_reduce_value(double value, const Holding<Hold::partial>& said) {
+  all_reduce_values(std::span(&value, 1), said);
   return value;
 }
 
 std::string Communicator::broadcast_text(const std::string& text, int root) {
   verify(text.size() <= 1U << 30, ErrorKind::internal, "broadcast of a text of {} bytes", text.size());
   auto length = static_cast<std::int32_t>(text.size());
-  host().broadcast(Tensor(&length, {1}, DType::i32), root);
+  host().broadcast(Tensor(&length, {1}, DType::i32), root, kReport);
   std::string result = text;
   result.resize(static_cast<std::size_t>(length));
-  host().broadcast(Tensor(result.data(), {length}, DType::u8), root);
+  host().broadcast(Tensor(result.data(), {length}, DType::u8), root, kReport);
   return result;
 }
 
@@ -317,19 +338,21 @@ std::vector<std::string> Communicator::gather_texts(const std::string& text, int
   for (int child = 0; child < tree_children(number, size_); ++child) {
     const int from = rank_of_number(number + (1 << child));
     double length = 0;
-    host().start_receive(Tensor(&length, {1}, DType::f64), from, kChannels).wait();
+    host().start_receive(Tensor(&length, {1}, DType::f64), from, kChannels, kReport).wait();
     const auto bytes = static_cast<std::size_t>(length), before = below.size();
     below.resize(before + bytes);
     host()
-        .start_receive(Tensor(below.data() + before, {static_cast<std::int64_t>(bytes)}, DType::u8), from, kChannels)
+        .start_receive(Tensor(below.data() + before, {static_cast<std::int64_t>(bytes)}, DType::u8), from, kChannels,
+                       kReport)
         .wait();
   }
   if (number != 0) {
     const int parent = rank_of_number(number & (number - 1));
     auto length = static_cast<double>(below.size());
-    host().start_send(ConstTensor(&length, {1}, DType::f64), parent, kChannels).wait();
+    host().start_send(ConstTensor(&length, {1}, DType::f64), parent, kChannels, kReport).wait();
     host()
-        .start_send(ConstTensor(below.data(), {static_cast<std::int64_t>(below.size())}, DType::u8), parent, kChannels)
+        .start_send(ConstTensor(below.data(), {static_cast<std::int64_t>(below.size())}, DType::u8), parent, kChannels,
+                    kReport)
         .wait();
     return {};
   }

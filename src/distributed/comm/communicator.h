@@ -12,11 +12,11 @@
 #include "backend/tensor/tensor.h"
 #include "base/core/activity.h"
 #include "base/core/timers.h"
+#include "distributed/comm/collective_check.h"
+#include "distributed/comm/meaning.h"
 #include "distributed/comm/staging.h"
 
 namespace megatron {
-
-enum class Reduce { sum, maximum };
 
 /// Traffic of a rank, and where its time for that is charged: for the end table and --dry-run. Not thread-safe: one
 /// per rank.
@@ -36,8 +36,9 @@ class Communicator;
 class Pending {
  public:
   Pending() = default;  ///< already complete
-  Pending(Communicator* communicator, std::uint64_t ticket, const Waiting& what, std::int64_t operation)
-      : communicator_(communicator), ticket_(ticket), what_(what), operation_(operation) {}
+  Pending(Communicator* communicator, std::uint64_t ticket, const Waiting& what, std::int64_t operation,
+          std::uint64_t check)
+      : communicator_(communicator), ticket_(ticket), what_(what), operation_(operation), check_(check) {}
   Pending(Pending&& other) noexcept;
   Pending& operator=(Pending&& other) noexcept;  ///< the target must be complete
   ~Pending();
@@ -51,11 +52,14 @@ class Pending {
   std::uint64_t ticket_ = 0;
   Waiting what_;
   std::int64_t operation_ = 0;  // its number, for profilers
+  std::uint64_t check_ = 0;     // the check's ticket, if there is one
 };
 
 /// Rules:
 ///   * Verbs take tensors, never counts. Tensors are contiguous. All ranks of the group call the same verb with the
 ///     same shapes and dtypes, in the same order; checked where it is free.
+///   * Every verb takes a TensorMeaning: what the tensor is over the group (distributed/comm/meaning.h). It has no
+///     effect but on a check.
 ///   * Every verb has a `start_` form that returns a Pending. The buffers belong to the communicator until wait(). A
 ///     Pending that is dropped without wait() is an internal error (terminates): nothing is left in flight by accident.
 ///     (While an exception unwinds it is abandoned instead.)
@@ -80,29 +84,46 @@ class Communicator {
   /// This rank's record of what it is doing, which must outlive the communicator; groups split off later share it.
   void set_activity(Activity* activity) { activity_ = activity; }
   Activity* activity() const { return activity_; }  ///< nullptr: there is none
+  /// Checks this group's calls from now on; must outlive the communicator or be taken off with nullptr, which ends
+  /// it. Groups that are split off have none.
+  void set_check(CollectiveCheck* check) { check_ = check; }
+  bool checked() const { return check_ != nullptr; }
+  /// Says what a tensor is over the ranks, where nothing is moved. Does nothing without a check, and is collective with
+  /// one.
+  void expects(ConstTensor values, const Said& said) {
+    if (check_ != nullptr) check_->expects(values, said);
+  }
 
-  // In place over the whole tensor. Any dtype but u8; 16-bit floats are added up in f32 over all ranks and rounded
-  // once.
-  Pending start_all_reduce(Tensor values, Reduce reduce = Reduce::sum);
+  // In place over the whole tensor: the sum or the maximum, as the meaning says. Any dtype but u8; 16-bit floats are
+  // added up in f32 over all ranks and rounded once.
+  Pending start_all_reduce(Tensor values, const Holding<Hold::partial>& said);
   // whole = the parts of all ranks, in rank order; whole.elements() == size() * part.elements().
-  Pending start_all_gather(ConstTensor part, Tensor whole);
+  Pending start_all_gather(ConstTensor part, Tensor whole, const Holding<Hold::divided>& said);
   // part = this rank's slice of the sum of all ranks' whole. Gather and scatter in place: part may be this rank's slice
   // of whole, other overlap is refused.
-  Pending start_reduce_scatter(ConstTensor whole, Tensor part);
-  Pending start_broadcast(Tensor values, int root);
+  Pending start_reduce_scatter(ConstTensor whole, Tensor part, const Holding<Hold::partial>& said);
+  Pending start_broadcast(Tensor values, int root, const Holding<Hold::own>& said);
   // Part i of send goes to rank i, part j of receive comes from rank j: size() equal parts in rank order. The two have
   // the same dtype and number of elements, and do not overlap.
-  Pending start_all_to_all(ConstTensor send, Tensor receive);
+  Pending start_all_to_all(ConstTensor send, Tensor receive, const Holding<Hold::divided>& said);
   // Point to point, never with oneself; messages of the same (peer, channel) arrive in order. `channel` is a number
   // below 1000: one per purpose.
-  Pending start_send(ConstTensor values, int to, int channel);
-  Pending start_receive(Tensor values, int from, int channel);
+  Pending start_send(ConstTensor values, int to, int channel, const Holding<Hold::own>& said);
+  Pending start_receive(Tensor values, int from, int channel, const Holding<Hold::own>& said);
 
-  void all_reduce(Tensor values, Reduce reduce = Reduce::sum) { start_all_reduce(values, reduce).wait(); }
-  void all_gather(ConstTensor part, Tensor whole) { start_all_gather(part, whole).wait(); }
-  void reduce_scatter(ConstTensor whole, Tensor part) { start_reduce_scatter(whole, part).wait(); }
-  void broadcast(Tensor values, int root) { start_broadcast(values, root).wait(); }
-  void all_to_all(ConstTensor send, Tensor receive) { start_all_to_all(send, receive).wait(); }
+  void all_reduce(Tensor values, const Holding<Hold::partial>& said) { start_all_reduce(values, said).wait(); }
+  void all_gather(ConstTensor part, Tensor whole, const Holding<Hold::divided>& said) {
+    start_all_gather(part, whole, said).wait();
+  }
+  void reduce_scatter(ConstTensor whole, Tensor part, const Holding<Hold::partial>& said) {
+    start_reduce_scatter(whole, part, said).wait();
+  }
+  void broadcast(Tensor values, int root, const Holding<Hold::own>& said) {
+    start_broadcast(values, root, said).wait();
+  }
+  void all_to_all(ConstTensor send, Tensor receive, const Holding<Hold::divided>& said) {
+    start_all_to_all(send, receive, said).wait();
+  }
   void barrier();
   /// Moves along what this rank has in flight, in this group (even of one rank) and in all that share its transport,
   /// without waiting. For the middle of long computations: not every network moves messages by itself, and only a
@@ -122,9 +143,9 @@ class Communicator {
 
   // Host scalars and texts, for control decisions (not for the hot path): through host(). In groups of any size no rank
   // sends or receives more than about 2·log2(size) messages for one of them.
-  void all_reduce_values(std::span<double> values, Reduce reduce = Reduce::sum);
-  double all_reduce_value(double value, Reduce reduce = Reduce::sum);
-  bool any_rank(bool flag) { return all_reduce_value(flag ? 1 : 0, Reduce::maximum) != 0; }
+  void all_reduce_values(std::span<double> values, const Holding<Hold::partial>& said);
+  double all_reduce_value(double value, const Holding<Hold::partial>& said);
+  bool any_rank(bool flag) { return all_reduce_value(flag ? 1 : 0, kDecision) != 0; }
   std::string broadcast_text(const std::string& text, int root);
   std::vector<std::string> gather_texts(const std::string& text, int root);  ///< by rank; empty except at root
 
@@ -167,12 +188,16 @@ class Communicator {
   /// The transfer that is started next.
   Transfer starts(const Waiting& what, int channel = -1) const;
   void check_reducible(DType type, const char* verb) const;
-  Pending pending(std::uint64_t ticket, double bytes_sent, std::int64_t messages, const Waiting& what);
+  Pending pending(std::uint64_t ticket, double bytes_sent, std::int64_t messages, const Waiting& what,
+                  std::uint64_t check);
+  /// Tells the check, if there is one.
+  CollectiveCheck::Started starts(const CheckedCall& call) const;
 
   int rank_, size_;
   std::string name_;
   TrafficMeter* meter_ = nullptr;
   Activity* activity_ = nullptr;
+  CollectiveCheck* check_ = nullptr;
 };
 
 }  // namespace megatron

@@ -29,23 +29,25 @@ class CommunicatorDecorator : public Communicator {
   virtual std::unique_ptr<Communicator> around(std::unique_ptr<Communicator> inner) const = 0;
 
   std::uint64_t do_all_reduce(Tensor values, Reduce reduce) override {
-    return keep(inner_.start_all_reduce(values, reduce));
+    return keep(inner_.start_all_reduce(values, passed_on(reduce)));
   }
   std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override {
-    return keep(inner_.start_all_gather(part, whole));
+    return keep(inner_.start_all_gather(part, whole, kPassedOn));
   }
   std::uint64_t do_reduce_scatter(ConstTensor whole, Tensor part) override {
-    return keep(inner_.start_reduce_scatter(whole, part));
+    return keep(inner_.start_reduce_scatter(whole, part, kPassedOn));
   }
-  std::uint64_t do_broadcast(Tensor values, int root) override { return keep(inner_.start_broadcast(values, root)); }
+  std::uint64_t do_broadcast(Tensor values, int root) override {
+    return keep(inner_.start_broadcast(values, root, kPassedOn));
+  }
   std::uint64_t do_all_to_all(ConstTensor send, Tensor receive) override {
-    return keep(inner_.start_all_to_all(send, receive));
+    return keep(inner_.start_all_to_all(send, receive, kPassedOn));
   }
   std::uint64_t do_send(ConstTensor values, int to, int channel) override {
-    return keep(inner_.start_send(values, to, channel));
+    return keep(inner_.start_send(values, to, channel, kPassedOn));
   }
   std::uint64_t do_receive(Tensor values, int from, int channel) override {
-    return keep(inner_.start_receive(values, from, channel));
+    return keep(inner_.start_receive(values, from, channel, kPassedOn));
   }
   void do_barrier() override { inner_.barrier(); }
   std::unique_ptr<Communicator> do_split(int colour, int key, const std::string& name) override {

@@ -101,6 +101,16 @@ std::string name_of_tie(std::size_t index) {
   return std::string(kTieName) + std::to_string(index);
 }
 
+void check_ties(const GridShape& shape) {
+  for (const std::vector<int>& stages : shape.ties) {
+    internal_check(!stages.empty() && stages.front() >= 0 && stages.back() < shape.pipeline &&
+                       std::adjacent_find(stages.begin(), stages.end(), std::greater_equal()) == stages.end(),
+                   "a tie is a set of the pipeline's stages, ascending", stages, shape.pipeline);
+  }
+}
+
+}  // namespace
+
 std::optional<std::vector<int>> colours_of_group(const GridShape& shape, std::string_view name) {
   if (name == "world") return std::vector<int>(static_cast<std::size_t>(shape.ranks()), 0);
   for (const GroupRow& row : kRows) {
@@ -111,16 +121,6 @@ std::optional<std::vector<int>> colours_of_group(const GridShape& shape, std::st
   }
   return std::nullopt;
 }
-
-void check_ties(const GridShape& shape) {
-  for (const std::vector<int>& stages : shape.ties) {
-    internal_check(!stages.empty() && stages.front() >= 0 && stages.back() < shape.pipeline &&
-                       std::adjacent_find(stages.begin(), stages.end(), std::greater_equal()) == stages.end(),
-                   "a tie is a set of the pipeline's stages, ascending", stages, shape.pipeline);
-  }
-}
-
-}  // namespace
 
 std::string_view name_of(Group group) {
   return kRows[static_cast<std::size_t>(group)].name;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "distributed/comm/communicator.h"
+#include "distributed/comm/group.h"
 
 namespace megatron {
 
@@ -46,9 +47,6 @@ int rank_of(const GridCoordinates& at, const GridShape& shape);
 /// The rank within ProcessGrid::copies(group).
 int copy_rank(CopyGroup group, const GridCoordinates& at, const GridShape& shape);
 
-/// The groups that every grid has. Who their members are: the table in process_grid.cpp, where a new one is a row.
-enum class Group { tensor, context, data, copies, expert, expert_copies, control, pipeline, model, kv_replicas };
-inline constexpr std::size_t kGroupCount = 10;
 /// The name of a group's communicators. A group that has another's members may be that one, and have its name.
 std::string_view name_of(Group group);
 inline constexpr std::string_view kTieName = "tie ";  ///< the start of a tie's name, before its index
@@ -88,7 +86,7 @@ class ProcessGrid {
   /// Decides together: each value becomes its maximum over all ranks. What ranks do because of a number that only some
   /// of them know goes through here (or through the world, where there is no grid). Collective over the world; no rank
   /// sends more than log2(ranks) + 1 messages, or 7.
-  void agree(std::span<double> values) const { world_.all_reduce_values(values, Reduce::maximum); }
+  void agree(std::span<double> values) const { world_.all_reduce_values(values, kDecision); }
   /// Whether the flag is set on some rank.
   bool agree(bool flag) const { return world_.any_rank(flag); }
 

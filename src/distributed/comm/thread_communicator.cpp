@@ -57,8 +57,8 @@ struct World;
 
 // State that the communicators of one group share, guarded by the mutex, but for the buffers of a Meeting that
 // is `working`: these belong to the thread that arrived last.
-struct Group {
-  Group(World& its_world, std::string its_name, std::vector<int> its_world_ranks)
+struct ThreadGroup {
+  ThreadGroup(World& its_world, std::string its_name, std::vector<int> its_world_ranks)
       : world(its_world), name(std::move(its_name)), world_ranks(std::move(its_world_ranks)) {}
 
   World& world;
@@ -70,7 +70,7 @@ struct Group {
   std::map<std::uint64_t, Meeting> meetings;
   std::map<std::tuple<int, int, int>, Mailbox> mailboxes;
   struct Child {
-    std::shared_ptr<Group> group;
+    std::shared_ptr<ThreadGroup> group;
     std::size_t taken = 0;
   };
   std::map<std::pair<std::uint64_t, int>, Child> children;  // by (number of the split, colour), until all have it
@@ -80,29 +80,29 @@ struct Group {
 struct World {
   std::chrono::milliseconds timeout;
   std::mutex mutex;
-  std::vector<std::weak_ptr<Group>> groups;
+  std::vector<std::weak_ptr<ThreadGroup>> groups;
   bool failed = false;
   std::string failure;
 
-  std::shared_ptr<Group> add_group(std::string name, std::vector<int> world_ranks) {
-    auto group = std::make_shared<Group>(*this, std::move(name), std::move(world_ranks));
+  std::shared_ptr<ThreadGroup> add_group(std::string name, std::vector<int> world_ranks) {
+    auto group = std::make_shared<ThreadGroup>(*this, std::move(name), std::move(world_ranks));
     const std::lock_guard lock(mutex);
     group->broken = failed;
-    std::erase_if(groups, [](const std::weak_ptr<Group>& other) { return other.expired(); });
+    std::erase_if(groups, [](const std::weak_ptr<ThreadGroup>& other) { return other.expired(); });
     groups.push_back(group);
     return group;
   }
 
   void fail(int rank, const std::string& what) {
-    std::vector<std::weak_ptr<Group>> all;
+    std::vector<std::weak_ptr<ThreadGroup>> all;
     {
       const std::lock_guard lock(mutex);
       if (!failed) failure = fmt::format("rank {} failed: {}", rank, what);
       failed = true;
       all = groups;
     }
-    for (const std::weak_ptr<Group>& weak : all) {
-      const std::shared_ptr<Group> group = weak.lock();
+    for (const std::weak_ptr<ThreadGroup>& weak : all) {
+      const std::shared_ptr<ThreadGroup> group = weak.lock();
       if (!group) continue;
       const std::lock_guard lock(group->mutex);
       group->broken = true;
@@ -163,7 +163,7 @@ void perform(const Meeting& meeting) {
 
 class ThreadCommunicator : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<Group> group, int rank)
+  ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank)
       : Communicator(rank, static_cast<int>(group->world_ranks.size()), group->name), group_(std::move(group)) {}
 
  private:
@@ -210,7 +210,7 @@ class ThreadCommunicator : public Communicator {
     return last_ticket_;
   }
 
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<ThreadGroup> group_;
   // This rank's alone: no lock.
   std::uint64_t meetings_ = 0, splits_ = 0, last_ticket_ = 0;
   std::map<std::uint64_t, Started> started_;
@@ -334,7 +334,7 @@ void ThreadCommunicator::abandon(std::uint64_t ticket) noexcept {
 std::unique_ptr<Communicator> ThreadCommunicator::do_split(int colour, int key, const std::string& name) {
   const std::array<std::int32_t, 2> mine{colour, key};
   std::vector<std::int32_t> all(static_cast<std::size_t>(size()) * 2);
-  all_gather(ConstTensor(mine.data(), {2}, DType::i32), Tensor(all.data(), {size(), 2}, DType::i32));
+  all_gather(ConstTensor(mine.data(), {2}, DType::i32), Tensor(all.data(), {size(), 2}, DType::i32), kPassedOn);
 
   std::vector<std::pair<int, int>> members;  // (key, rank) of my colour, in the new order
   for (int other = 0; other < size(); ++other) {
@@ -350,9 +350,9 @@ std::unique_ptr<Communicator> ThreadCommunicator::do_split(int colour, int key, 
 
   const std::pair<std::uint64_t, int> place{splits_++, colour};
   const Lock lock(group_->mutex);
-  Group::Child& child = group_->children[place];
+  ThreadGroup::Child& child = group_->children[place];
   if (!child.group) child.group = group_->world.add_group(name, std::move(world_ranks));
-  const std::shared_ptr<Group> group = child.group;
+  const std::shared_ptr<ThreadGroup> group = child.group;
   if (++child.taken == members.size()) group_->children.erase(place);
   return std::make_unique<ThreadCommunicator>(group, static_cast<int>(self - members.begin()));
 }
@@ -365,7 +365,7 @@ void run_as_threads(int ranks, const std::function<void(Communicator& world)>& b
   World world{.timeout = timeout, .mutex = {}, .groups = {}, .failed = false, .failure = {}};
   std::vector<int> all_ranks;
   for (int rank = 0; rank < ranks; ++rank) all_ranks.push_back(rank);
-  const std::shared_ptr<Group> group = world.add_group("world", all_ranks);
+  const std::shared_ptr<ThreadGroup> group = world.add_group("world", all_ranks);
 
   std::mutex mutex;
   std::exception_ptr first, first_consequence;

@@ -1,5 +1,8 @@
 #include "distributed/parallel/gradient_reducer.h"
 
+#include "distributed/comm/meanings.h"
+#include "distributed/parallel/gradient_meanings.h"
+
 namespace megatron {
 
 GradientReducer::GradientReducer(const ProcessGrid& grid, const ParameterStore& store, Shard shard)
@@ -7,18 +10,20 @@ GradientReducer::GradientReducer(const ProcessGrid& grid, const ParameterStore& 
   const std::vector<FlatRange> owned = store.owned_by(shard);
   // The groups by the parameters that they sum: norms of query and key heads, and under sequence parallelism all norms,
   // whole biases and the position table; keys and values of fewer groups than tensor ranks; tied tables.
-  add_axis(grid.tensor(), owned, [](const Parameter& parameter) { return parameter.tensor == Placement::partial; });
-  add_axis(grid.kv_replicas(), owned,
+  add_axis(grid.tensor(), kPartialGradients, owned,
+           [](const Parameter& parameter) { return parameter.tensor == Placement::partial; });
+  add_axis(grid.kv_replicas(), kSharedHeadGradients, owned,
            [](const Parameter& parameter) { return parameter.tensor == Placement::kv_replicated; });
   for (int i = 0; i < grid.ties(); ++i) {
-    add_axis(grid.tie(i), owned, [i](const Parameter& parameter) { return parameter.tie == i; });
+    add_axis(grid.tie(i), kTiedGradients, owned, [i](const Parameter& parameter) { return parameter.tie == i; });
   }
 }
 
 template <class Selects>
-void GradientReducer::add_axis(Communicator& group, const std::vector<FlatRange>& owned, const Selects& selects) {
+void GradientReducer::add_axis(Communicator& group, const Partial& said, const std::vector<FlatRange>& owned,
+                               const Selects& selects) {
   if (group.size() == 1) return;
-  Axis& axis = axes_.emplace_back(Axis{.group = group});
+  Axis& axis = axes_.emplace_back(Axis{.group = group, .said = said});
   for (const Parameter& parameter : store_.all()) {
     if (selects(parameter)) axis.add(parameter, ParameterStore::parts_in(parameter, owned));
   }
@@ -43,12 +48,13 @@ void GradientReducer::reduce_from(int parameter) {
     const std::size_t bucket = --not_started_;
     const Bucket& whole = store_.buckets()[bucket];
     Communicator& copies = grid_.copies(whole.copies);
+    const Partial& said = whole.copies == CopyGroup::experts ? kExpertGradients : kGradients;
     const Tensor gradients = store_.gradients().slice(0, whole.first, whole.count);
     if (!store_.sharded() || !whole.equal_parts) {
-      sums_[bucket] = copies.start_all_reduce(gradients);
+      sums_[bucket] = copies.start_all_reduce(gradients, said);
     } else {
       const FlatRange part = store_.part_of(bucket, shard_);
-      sums_[bucket] = copies.start_reduce_scatter(gradients, store_.gradients().slice(0, part.first, part.count));
+      sums_[bucket] = copies.start_reduce_scatter(gradients, store_.gradients().slice(0, part.first, part.count), said);
     }
   }
   grid_.copies().progress();  // moves every copy group: they share their transport
@@ -58,7 +64,20 @@ void GradientReducer::finish(Ops& ops, Arena& scratch) {
   reduce_from(0);
   for (std::size_t i = sums_.size(); i-- > 0;) sums_[i].wait();
   not_started_ = sums_.size();
+  const bool checked = grid_.world().checked();
+  const std::vector<FlatRange> owned = checked ? store_.owned_by(shard_) : std::vector<FlatRange>();
+  if (checked) expect_shares_of_gradients(grid_, store_, owned);
   sum_other_groups(ops, scratch);
+  if (!checked) return;
+  expect_whole_gradients(grid_, store_, owned);
+  for (std::size_t i = 0; store_.sharded() && i < store_.buckets().size(); ++i) {
+    const Bucket& bucket = store_.buckets()[i];
+    if (!bucket.equal_parts) continue;
+    const FlatRange part = store_.part_of(i, shard_);
+    grid_.copies(bucket.copies)
+        .expects(store_.gradients().slice(0, part.first, part.count),
+                 bucket.copies == CopyGroup::experts ? kPartOfExpertSums : kPartOfSums);
+  }
 }
 
 void GradientReducer::sum_other_groups(Ops& ops, Arena& scratch) const {
@@ -66,7 +85,7 @@ void GradientReducer::sum_other_groups(Ops& ops, Arena& scratch) const {
 }
 
 void GradientReducer::Axis::sum(Tensor gradients, Ops& ops, Arena& scratch) const {
-  for (const FlatRange& range : matrices) group.all_reduce(gradients.slice(0, range.first, range.count));
+  for (const FlatRange& range : matrices) group.all_reduce(gradients.slice(0, range.first, range.count), said);
   if (vector_elements == 0) return;
   const ArenaScope scope(scratch);
   const Tensor memory = scratch.allocate("packed partial gradients", {vector_elements}, DType::f32);
@@ -76,7 +95,7 @@ void GradientReducer::Axis::sum(Tensor gradients, Ops& ops, Arena& scratch) cons
     elements += range.count;
   }
   const Tensor packed = memory.slice(0, 0, elements);
-  group.all_reduce(packed);
+  group.all_reduce(packed, said);
   std::int64_t first = 0;
   for (const FlatRange& range : vectors) {
     ops.copy(packed.slice(0, first, range.count), gradients.slice(0, range.first, range.count));

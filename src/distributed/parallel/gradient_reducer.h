@@ -36,6 +36,7 @@ class GradientReducer {
   // together; matrices are summed where they lie.
   struct Axis {
     Communicator& group;
+    const Partial& said;
     std::vector<FlatRange> vectors = {}, matrices = {};
     std::int64_t vector_elements = 0;  // with those that other shards own: scratch is then the same for all
 
@@ -43,7 +44,7 @@ class GradientReducer {
     void sum(Tensor gradients, Ops& ops, Arena& scratch) const;
   };
   template <class Selects>
-  void add_axis(Communicator& group, const std::vector<FlatRange>& owned, const Selects& selects);
+  void add_axis(Communicator& group, const Partial& said, const std::vector<FlatRange>& owned, const Selects& selects);
 
   const ProcessGrid& grid_;
   const ParameterStore& store_;

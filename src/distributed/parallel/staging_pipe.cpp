@@ -116,16 +116,16 @@ Pending StagingPipe::start(const MessageChunk& chunk) {
   const Tensor whole(chunk.buffer, {chunk.count * parts_of(operation)}, type);
   const auto own = [&] { return whole.slice(0, host_.rank() * chunk.count, chunk.count); };
   switch (operation.verb) {
-    case Verb::all_reduce: return host_.start_all_reduce(whole, operation.reduce);
-    case Verb::all_gather: return host_.start_all_gather(own(), whole);
-    case Verb::reduce_scatter: return host_.start_reduce_scatter(whole, own());
-    case Verb::broadcast: return host_.start_broadcast(whole, operation.peer);
+    case Verb::all_reduce: return host_.start_all_reduce(whole, passed_on(operation.reduce));
+    case Verb::all_gather: return host_.start_all_gather(own(), whole, kPassedOn);
+    case Verb::reduce_scatter: return host_.start_reduce_scatter(whole, own(), kPassedOn);
+    case Verb::broadcast: return host_.start_broadcast(whole, operation.peer, kPassedOn);
     case Verb::all_to_all: {
       const std::int64_t all = chunk.count * host_.size();
-      return host_.start_all_to_all(whole.slice(0, 0, all), whole.slice(0, all, all));
+      return host_.start_all_to_all(whole.slice(0, 0, all), whole.slice(0, all, all), kPassedOn);
     }
-    case Verb::send: return host_.start_send(whole, operation.peer, operation.channel);
-    case Verb::receive: return host_.start_receive(whole, operation.peer, operation.channel);
+    case Verb::send: return host_.start_send(whole, operation.peer, operation.channel, kPassedOn);
+    case Verb::receive: return host_.start_receive(whole, operation.peer, operation.channel, kPassedOn);
     default: fail(ErrorKind::internal, "a verb that cannot be staged");
   }
 }

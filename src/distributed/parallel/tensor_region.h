@@ -5,6 +5,7 @@
 #pragma once
 
 #include "backend/tensor/memory.h"
+#include "distributed/comm/meanings.h"
 #include "distributed/comm/process_grid.h"
 
 namespace megatron {
@@ -36,19 +37,19 @@ class TensorRegion {
   std::int64_t local_sequence_length(std::int64_t s) const { return sequence_parallel_ ? s / size() : s; }
   std::int64_t local_sequence_offset(std::int64_t s) const { return sequence_parallel_ ? rank() * (s / size()) : 0; }
 
-  /// The whole [s, b, h] of an outside tensor: itself, or gathered into `arena`.
-  ConstTensor enter(Arena& arena, ConstTensor outside) const;
+  /// The whole [s, b, h] of an outside tensor: itself, or gathered into `arena`. `place`: the line that an error names.
+  ConstTensor enter(Arena& arena, ConstTensor outside, SourcePlace place = SourcePlace::current()) const;
   /// The same without waiting: `whole` may be read once `gathered` has been waited for.
   struct Entering {
     ConstTensor whole;
     Pending gathered;
   };
-  Entering start_enter(Arena& arena, ConstTensor outside) const;
+  Entering start_enter(Arena& arena, ConstTensor outside, SourcePlace place = SourcePlace::current()) const;
 
   /// Where a layer puts its share of the sum that is to become `outside`: there itself, or a whole one in `arena`.
   Tensor partial_sum_buffer(Arena& arena, Tensor outside) const;
   /// Sums the shares of all ranks into `outside`.
-  Pending start_leave(Tensor share, Tensor outside) const;
+  Pending start_leave(Tensor share, Tensor outside, const Holding<Hold::partial>& said) const;
 
  private:
   Communicator& tensor_;

@@ -6,6 +6,7 @@
 
 #include "backend/ops/counting_ops.h"
 #include "distributed/comm/counting_communicator.h"
+#include "distributed/comm/meanings.h"
 #include "inference/decoding/load_weights.h"
 #include "inference/decoding/pass_integers.h"
 
@@ -110,7 +111,7 @@ Tensor Worker::infer(Stream stream, const PassTensors& integers, const CachePass
   Tensor all = part.view({1, n, padded_vocab / t});
   if (t > 1) {
     all = saved.allocate("gathered logits", {t, n, padded_vocab / t}, type);
-    region.communicator().all_gather(part, all);
+    region.communicator().all_gather(part, all, kLogitParts);
   }
   if (type == DType::f32) return all;
   const Tensor wide = saved.allocate("logits in f32", all.shape(), DType::f32);
@@ -179,7 +180,7 @@ std::vector<StagingPlan> plan_staging(const ProcessGrid& grid, TransportKind tra
     if (transport == TransportKind::nccl || group != &grid.model()) continue;
     CountingCommunicator host(group->rank(), group->size());
     Arena numbers("numbers");
-    host.all_reduce(numbers.allocate("wish to stop", {1}, DType::f64));
+    host.all_reduce(numbers.allocate("wish to stop", {1}, DType::f64), kDecision);
     plans.back().reductions = host.staging_plan().reductions;
   }
   return plans;
@@ -206,7 +207,8 @@ Needs play(const Config& config, const GridShape& shape, const GridCoordinates& 
     const PassTensors all = allocate_pass(integers, extents);
     const StageData in = allocate_links(stage.receives(), input, extents, type);
     const StageData out = allocate_links(stage.sends(), output, extents, type);
-    for (const Tensor& tensor : in) grid.pipeline().start_receive(tensor, at.pipeline - 1, kChannel).wait();
+    for (const Tensor& tensor : in)
+      grid.pipeline().start_receive(tensor, at.pipeline - 1, kChannel, kStageOutput).wait();
     worker.infer(extents.stream, all,
                  {.cache = cache,
                   .first_sample = 0,
@@ -214,7 +216,7 @@ Needs play(const Config& config, const GridShape& shape, const GridCoordinates& 
                   .rows = sizes.capacity,
                   .memory_rows = sizes.encoder_rows},
                  in, out);
-    for (const Tensor& tensor : out) grid.pipeline().start_send(tensor, at.pipeline + 1, kChannel).wait();
+    for (const Tensor& tensor : out) grid.pipeline().start_send(tensor, at.pipeline + 1, kChannel, kStageOutput).wait();
   }
   if (sizes.reorders) {
     integers.reset();
@@ -338,12 +340,13 @@ void Decoder::run(std::int64_t index, const DecoderPass& pass, std::vector<float
   const StageData in = allocate_links(stage.receives(), input, host.extents, type_);
   const StageData out = allocate_links(stage.sends(), output, host.extents, type_);
   Communicator& pipeline = grid_.pipeline();
-  for (const Tensor& tensor : in) pipeline.start_receive(tensor, grid_.at().pipeline - 1, kChannel).wait();
+  for (const Tensor& tensor : in)
+    pipeline.start_receive(tensor, grid_.at().pipeline - 1, kChannel, kStageOutput).wait();
   const Worker worker{model_->region,        stage, type_,  config_.model.padded_vocab(),
                       *compute_.backend.ops, saved, scratch};
   const Tensor result = worker.infer(pass.stream, all, cache, in, out);
   for (const Tensor& tensor : out) {
-    group.sent.push_back(pipeline.start_send(tensor, grid_.at().pipeline + 1, kChannel));
+    group.sent.push_back(pipeline.start_send(tensor, grid_.at().pipeline + 1, kChannel, kStageOutput));
   }
   // The caller may wait for messages of the host next, which moves no staged tensor along.
   if (transport_of(device(), pipeline) == TransportKind::staged) group.wait();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "distributed/comm/meanings.h"
 #include "inference/decoding/decoded_group.h"
 
 namespace megatron {
@@ -25,7 +26,7 @@ class StopRequest {
     if (asked_.active()) asked_.wait();
     const bool agreed = answer_ != 0;
     answer_ = stop_() ? 1 : 0;
-    if (!agreed) asked_ = model_.start_all_reduce({&answer_, {1}, DType::f64}, Reduce::maximum);
+    if (!agreed) asked_ = model_.start_all_reduce({&answer_, {1}, DType::f64}, kDecision);
     return agreed;
   }
 
@@ -65,7 +66,7 @@ void run_groups(JobList& list, std::span<const std::unique_ptr<DecodedGroup>> gr
         groups[i]->take();
       } else {
         told[i] = model.start_broadcast({message.data(), {static_cast<std::int64_t>(message.size())}, DType::i32},
-                                        decoder.sampling_rank());
+                                        decoder.sampling_rank(), kChosenTokens);
       }
     }
   }

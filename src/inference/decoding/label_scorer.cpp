@@ -6,6 +6,7 @@
 
 #include "config/rules/resolve.h"
 #include "distributed/comm/gather.h"
+#include "distributed/comm/meanings.h"
 
 namespace megatron {
 
@@ -100,7 +101,7 @@ LabelResult LabelScorer::score(Samples& samples, bool with_probabilities,
     batch_.mark_read();
     if (progress) progress(std::min(count, (step + 1) * batch));
   }
-  grid_.world().all_reduce_values(std::span(&loss, 1));
+  grid_.world().all_reduce_values(std::span(&loss, 1), kScores);
   verify(std::isfinite(loss), ErrorKind::numerics,
          "the model's loss is not a finite number: its training has diverged, or numbers are too large for fp16; "
          "evaluate an older checkpoint, or in fp32 or bf16");

@@ -49,8 +49,7 @@ void load_weights(Communicator& world, const CheckpointReader& checkpoint, const
   const std::vector<Parameter>& all = store.all();
   const std::vector<std::size_t> ends = rounds_of(all);
   // Reading is collective, and stages differ in what they hold.
-  const auto rounds =
-      static_cast<std::size_t>(world.all_reduce_value(static_cast<double>(ends.size()), Reduce::maximum));
+  const auto rounds = static_cast<std::size_t>(world.all_reduce_value(static_cast<double>(ends.size()), kDecision));
   Buffer memory;
   std::size_t begin = 0;
   for (std::size_t round = 0; round < rounds; ++round) {

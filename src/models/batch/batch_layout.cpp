@@ -1,6 +1,7 @@
 #include "models/batch/batch_layout.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace megatron {
@@ -10,22 +11,40 @@ Shape shape_of(const BatchField& field, const BatchSizes& sizes) {
   switch (field.shape) {
     case FieldShape::rows: return {s};
     case FieldShape::rows_by_samples: return {s, b};
-    case FieldShape::samples_by_rows: return {b, s};
+    case FieldShape::samples_by_rows: return sizes.cut.cuts() ? Shape{2, b, s / 2} : Shape{b, s};
     case FieldShape::samples: return {b};
     case FieldShape::labels: return {sizes.whole_samples()};
+    case FieldShape::chunks_by_samples: return {2, b};
   }
   fail(ErrorKind::internal, "a field of no shape");
 }
 
-// The memory of a longer sequence begins with that of a shorter one, so that row numbers are written once.
+BatchSizes BatchSizes::whole() const {
+  BatchSizes whole = *this;
+  for (std::int64_t& each : whole.rows) each *= cut.ranks;
+  whole.cut = {};
+  return whole;
+}
+
+BatchSizes BatchSizes::with_sequence(std::int64_t sequence) const {
+  BatchSizes sizes = *this;
+  if (sequence > 0) sizes.rows[0] = exact_division(sequence, cut.ranks, "rows of a sequence over context ranks");
+  return sizes;
+}
+
+// The memory of a longer sequence begins with that of a shorter one, so that row numbers of whole ones are written
+// once.
 std::vector<std::int32_t> row_numbers(const BatchField& field, const BatchSizes& sizes) {
-  internal_check(
-      field.type == DType::i32 && (field.shape == FieldShape::rows || field.shape == FieldShape::rows_by_samples),
-      "row numbers of another shape or type");
+  const bool by_chunks = field.shape == FieldShape::chunks_by_samples;
+  internal_check(field.type == DType::i32 &&
+                     (field.shape == FieldShape::rows || field.shape == FieldShape::rows_by_samples || by_chunks),
+                 "row numbers of another shape or type");
   const std::int64_t columns = field.shape == FieldShape::rows ? 1 : sizes.samples;
+  const std::int64_t rows = sizes.rows_of(field.stream), each = by_chunks ? rows / 2 : 1;
   std::vector<std::int32_t> numbers;
-  for (std::int64_t row = 0; row < sizes.rows_of(field.stream); ++row) {
-    numbers.insert(numbers.end(), static_cast<std::size_t>(columns), static_cast<std::int32_t>(row));
+  for (std::int64_t row = 0; row < rows; row += each) {
+    const auto number = static_cast<std::int32_t>(sizes.cut.position(row, rows));
+    numbers.insert(numbers.end(), static_cast<std::size_t>(columns), number);
   }
   return numbers;
 }
@@ -75,7 +94,76 @@ BatchLayout BatchLayout::without(ConstTensor Rows::*view, Stream stream) const {
   return rest;
 }
 
+BatchLayout BatchLayout::divided(const ZigZag& cut) const {
+  internal_check(!sizes.cut.cuts(), "a layout that is cut twice");
+  if (!cut.cuts()) return *this;
+  BatchLayout divided = *this;
+  divided.sizes.cut = cut;
+  for (std::int64_t& rows : divided.sizes.rows) {
+    rows = 2 * exact_division(rows, cut.chunks(), "rows of a sequence in chunks");
+  }
+  divided.fields.push_back({.name = "chunk starts",
+                            .view = &Rows::chunk_starts,
+                            .shape = FieldShape::chunks_by_samples,
+                            .source = FieldSource::row_numbers});
+  return divided;
+}
+
+BatchLayout BatchLayout::whole() const {
+  BatchLayout whole = without(&Rows::chunk_starts);
+  whole.sizes = sizes.whole();
+  return whole;
+}
+
 BatchBuffer::BatchBuffer(BatchLayout layout, std::int64_t micro_batches, Allocator& memory)
     : layout_(std::move(layout)), memory_(memory, layout_.bytes(micro_batches)) {}
+
+namespace {
+
+/// Rows of chunks, each `bytes` a row, of one matrix of rows.
+void cut_rows(const std::byte* from, std::byte* to, std::int64_t rows, std::size_t bytes, const ZigZag& cut) {
+  const auto each = static_cast<std::size_t>(rows / 2) * bytes;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    std::memcpy(to + static_cast<std::size_t>(i) * each, from + static_cast<std::size_t>(cut.chunk(i)) * each, each);
+  }
+}
+
+}  // namespace
+
+void cut_batch(const MicroBatch& whole, const BatchBuffer& to, const BatchSizes& sizes, std::size_t k) {
+  constexpr std::size_t kNumber = 4;
+  const auto b = static_cast<std::size_t>(sizes.samples);
+  for (const BatchField& field : to.layout().fields) {
+    if (field.source != FieldSource::sample) continue;
+    const ConstTensor tensor = whole.rows(field.stream).*field.view;
+    const auto* const from = static_cast<const std::byte*>(tensor.data());
+    auto* const place = static_cast<std::byte*>(to.at(field, k));
+    const std::int64_t rows = sizes.rows_of(field.stream);
+    internal_check(tensor.shape() == shape_of(field, sizes.whole()), "a field of other whole sequences", field.name,
+                   tensor.shape(), shape_of(field, sizes.whole()));
+    switch (field.shape) {
+      case FieldShape::rows: cut_rows(from, place, rows, kNumber, sizes.cut); break;
+      case FieldShape::rows_by_samples: cut_rows(from, place, rows, kNumber * b, sizes.cut); break;
+      case FieldShape::samples_by_rows: {
+        const std::size_t each = kNumber * static_cast<std::size_t>(rows / 2);
+        for (std::size_t i = 0; i < 2; ++i) {
+          const std::byte* const chunk = from + static_cast<std::size_t>(sizes.cut.chunk(static_cast<int>(i))) * each;
+          const auto sequence = static_cast<std::size_t>(sizes.cut.chunks()) * each;
+          for (std::size_t j = 0; j < b; ++j) std::memcpy(place + (i * b + j) * each, chunk + j * sequence, each);
+        }
+        break;
+      }
+      case FieldShape::samples: std::memcpy(place, from, tensor.bytes()); break;
+      case FieldShape::labels:
+        if (sizes.cut.rank == 0) {
+          std::memcpy(place, from, tensor.bytes());
+        } else {
+          std::fill_n(reinterpret_cast<std::int32_t*>(place), tensor.elements(), -1);
+        }
+        break;
+      case FieldShape::chunks_by_samples: fail(ErrorKind::internal, "samples make no chunks");
+    }
+  }
+}
 
 }  // namespace megatron

@@ -7,16 +7,18 @@
 #include <vector>
 
 #include "backend/tensor/memory.h"
+#include "base/core/zig_zag.h"
 #include "models/batch/micro_batch.h"
 
 namespace megatron {
 
-/// [s], [s, b], [b, s], [b]; and [b / columns of a sample], where several columns make one.
-enum class FieldShape { rows, rows_by_samples, samples_by_rows, samples, labels };
+/// [s], [s, b], [b, s] (of a context rank [2, b, s/2]), [b]; [b / columns of a sample], where several columns make one;
+/// and [2, b].
+enum class FieldShape { rows, rows_by_samples, samples_by_rows, samples, labels, chunks_by_samples };
 enum class FieldReader { embedding, attention, head };  ///< the layers that a stage needs it for
 enum class FieldSource {
   sample,       ///< each sample makes its column
-  row_numbers,  ///< the number of each row: i32, one for all micro-batches and on every stage
+  row_numbers,  ///< the place of each row in the sequence: i32, one for all micro-batches and on every stage
 };
 
 /// One tensor of a micro-batch. Fields are the same if they have the same stream and view.
@@ -36,10 +38,15 @@ struct BatchSizes {
   std::array<std::int64_t, 2> rows{};  ///< s by stream
   std::int64_t samples = 0;            ///< b, columns
   std::int64_t columns = 1;            ///< that make one sample: the choices of a question
+  ZigZag cut = {};                     ///< the sequences': rows are one rank's
 
   /// Samples as data makes them, one at a time: `columns` columns each.
   std::int64_t whole_samples() const { return samples / columns; }
   std::int64_t rows_of(Stream stream) const { return rows[static_cast<std::size_t>(stream)]; }
+  /// Sizes of the whole sequences.
+  BatchSizes whole() const;
+  /// The same with main streams of this many rows, counted before the cut; 0: the same.
+  BatchSizes with_sequence(std::int64_t sequence) const;
 };
 
 Shape shape_of(const BatchField& field, const BatchSizes& sizes);
@@ -59,6 +66,10 @@ struct BatchLayout {
   const BatchField* find(ConstTensor Rows::*view, Stream stream = Stream::main) const;
   /// The layout without a field, if it has it.
   BatchLayout without(ConstTensor Rows::*view, Stream stream = Stream::main) const;
+  /// One rank's rows of these whole sequences, and where its chunks start. A cut that cuts nothing changes nothing.
+  BatchLayout divided(const ZigZag& cut) const;
+  /// Back again.
+  BatchLayout whole() const;
 };
 
 /// A micro-batch of these sizes, no larger than the layout's, in which each field is a contiguous view of what
@@ -88,12 +99,17 @@ class BatchBuffer {
   MicroBatch view(const BatchLayout& used, const BatchSizes& sizes, std::size_t k) const {
     return view_batch(used, sizes, [&](const BatchField& field) { return at(field, k); });
   }
-  /// copy(to, values, bytes) for each field of row numbers: nothing else is written here.
+  /// copy(to, values, bytes) for each field of row numbers: nothing else is written here. What is written for the
+  /// longest sequences holds for shorter ones, unless they are cut.
   template <class Copy>
   void write_row_numbers(const Copy& copy) const {
+    write_row_numbers(layout_.sizes, copy);
+  }
+  template <class Copy>
+  void write_row_numbers(const BatchSizes& sizes, const Copy& copy) const {
     for (const BatchField& field : layout_.fields) {
       if (field.source != FieldSource::row_numbers) continue;
-      const std::vector<std::int32_t> values = row_numbers(field, layout_.sizes);
+      const std::vector<std::int32_t> values = row_numbers(field, sizes);
       copy(at(field, 0), values.data(), values.size() * sizeof(std::int32_t));
     }
   }
@@ -102,5 +118,10 @@ class BatchBuffer {
   BatchLayout layout_;
   Buffer memory_;
 };
+
+/// Copies one rank's part of each field that samples make, from a micro-batch of whole sequences in host memory to
+/// micro-batch k of `to`, which is used with `sizes`. A label belongs to its sample's first row: the other ranks get
+/// -1, none.
+void cut_batch(const MicroBatch& whole, const BatchBuffer& to, const BatchSizes& sizes, std::size_t k);
 
 }  // namespace megatron

@@ -70,6 +70,10 @@ const ModelFamily& family_of(const ModelConfig& model) {
   return *found;
 }
 
+BatchLayout batch_layout_of_rank(const ModelFamily& family, const Config& config, int context_rank) {
+  return family.batch_layout(config).divided({static_cast<int>(config.parallel.context), context_rank});
+}
+
 FlopsPerToken flops_per_token(const ModelConfig& model, RecomputedLayers recomputed, std::int64_t sequence) {
   return family_of(model).flops(model, recomputed, sequence);
 }

@@ -29,7 +29,7 @@ struct ModelFamily {
                         ParameterStore& store);
   /// Sets of stages that hold copies of the same parameters, for GridShape::ties; parameters are marked by the index.
   std::vector<std::vector<int>> (*ties)(const Config& config);
-  /// Layout of its micro-batches: all that they may consist of.
+  /// Layout of its micro-batches of whole sequences: all that they may consist of.
   BatchLayout (*batch_layout)(const Config& config);
   /// Terms of the loss that the model minimises in training.
   LossTerms (*loss_terms)(const Config& config);
@@ -54,5 +54,7 @@ inline Stages make_stages(const Config& config, const ProcessGrid& grid, const T
 inline BatchLayout batch_layout(const Config& config) {
   return family_of(config.model).batch_layout(config);
 }
+/// The part of it that one of parallel.context ranks has. All have equally much.
+BatchLayout batch_layout_of_rank(const ModelFamily& family, const Config& config, int context_rank = 0);
 
 }  // namespace megatron

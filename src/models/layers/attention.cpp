@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/layers/alibi.h"
+#include "models/layers/divided_attention.h"
 
 namespace megatron {
 
@@ -209,14 +210,14 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
   }
   Parts in = inputs(saved);
   if (context.cache != nullptr) append(context, in);
-  context.ops.attention_forward({.q = in.query,
-                                 .k = in.key,
-                                 .v = in.value,
-                                 .out = saved.out.split_last(local_heads_),
-                                 .log_sum_exp = saved.log_sum_exp,
-                                 .scale = attention_scale(sizes_),
-                                 .mask = mask(context),
-                                 .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
+  attend(context, {.q = in.query,
+                   .k = in.key,
+                   .v = in.value,
+                   .out = saved.out.split_last(local_heads_),
+                   .log_sum_exp = saved.log_sum_exp,
+                   .scale = attention_scale(sizes_),
+                   .mask = mask(context),
+                   .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
   output_.forward(context, saved.out, y);
 }
 
@@ -232,19 +233,19 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& kept, Te
 
   output_.backward(context, dy, saved.out, dout);
   const Parts in = inputs(saved), gradient = parts(dqkv);
-  context.ops.attention_backward({.dout = dout.split_last(local_heads_),
-                                  .q = in.query,
-                                  .k = in.key,
-                                  .v = in.value,
-                                  .out = saved.out.split_last(local_heads_),
-                                  .log_sum_exp = saved.log_sum_exp,
-                                  .dq = gradient.query,
-                                  .dk = gradient.key,
-                                  .dv = gradient.value,
-                                  .scale = attention_scale(sizes_),
-                                  .mask = mask(context),
-                                  .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_),
-                                  .ddistance_bias = distance_gradient()});
+  attend_back(context, {.dout = dout.split_last(local_heads_),
+                        .q = in.query,
+                        .k = in.key,
+                        .v = in.value,
+                        .out = saved.out.split_last(local_heads_),
+                        .log_sum_exp = saved.log_sum_exp,
+                        .dq = gradient.query,
+                        .dk = gradient.key,
+                        .dv = gradient.value,
+                        .scale = attention_scale(sizes_),
+                        .mask = mask(context),
+                        .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_),
+                        .ddistance_bias = distance_gradient()});
   rotate(context, dqkv, /*inverse=*/true);
   if (sizes_.query_key_norm) normalise_back(context, saved, gradient);
   if (qkv_.has_bias()) context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});

@@ -6,6 +6,7 @@
 
 #include "backend/ops/ops.h"
 #include "base/core/philox.h"
+#include "distributed/parallel/context_region.h"
 #include "distributed/parallel/parameter_all_gather.h"
 #include "distributed/parallel/tensor_region.h"
 #include "models/batch/micro_batch.h"
@@ -98,9 +99,10 @@ struct Context {
   bool input_lasts = true;       ///< false in a backward: what the layer has read is given back when it returns
   bool counts = true;            ///< false in a backward: a layer that is recomputed there counts nothing twice
   Stream stream = Stream::main;  ///< that the layer at work is on
-  const TargetResults* results = nullptr;  ///< set where a forward that counts losses is asked for more
-  const CachePass* cache = nullptr;        ///< if set: attention also sees the tokens of earlier passes
-  EncoderMemory memory = {};               ///< for an encoder-decoder's decoder layers
+  const TargetResults* results = nullptr;         ///< set where a forward that counts losses is asked for more
+  const CachePass* cache = nullptr;               ///< if set: attention also sees the tokens of earlier passes
+  EncoderMemory memory = {};                      ///< for an encoder-decoder's decoder layers
+  const ContextRegion* context_region = nullptr;  ///< if set: where rows that other context ranks have come from
 
   /// f64 [1] of one term; absent where losses are.
   Tensor loss_sum(int term) const { return counts && pass.loss_sums ? pass.loss_sums.slice(0, term, 1) : Tensor(); }

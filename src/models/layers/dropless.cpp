@@ -44,8 +44,8 @@ void Moe::plan_rounds(Context& context, const ExpertSlots& layout, Saved& saved)
                            .entries = saved.routes.entries,
                            .counts = counts});
   if (exchanges()) {
-    if (context.region.size() > 1) context.region.communicator().all_reduce(counts, Reduce::maximum);
-    ranks_->all_reduce(counts, Reduce::maximum);
+    if (context.region.size() > 1) context.region.communicator().all_reduce(counts, kMostOfExpert);
+    ranks_->all_reduce(counts, kMostOfExpertRanks);
   }
   // Experts that are exchanged together take as many rounds as the one with the most tokens, and none without tokens.
   // Counting operations read nothing: a plan of memory plays one whole round.
@@ -154,7 +154,7 @@ void Moe::project_rounds(Context& context, const Saved& saved, Tensor y) const {
                             .slots = {},
                             .gates = as_matrix(own_rows(context, saved.routes.gates)),
                             .y = as_matrix(sum)});
-  if (!exchanges()) context.region.start_leave(sum, y).wait();
+  if (!exchanges()) context.region.start_leave(sum, y, kOutputShares).wait();
 }
 
 void Moe::exchange_inputs(Context& context, const Saved& saved, std::int64_t round, Tensor inputs) const {
@@ -183,8 +183,8 @@ void Moe::gates_back(Context& context, ConstTensor dy, const Saved& saved, Tenso
       parts ? context.scratch.allocate("gradient of own gates", own_rows(context, dgates).shape(), dgates.dtype())
             : dgates;
   context.ops.combine_gates_backward({.x = saved.outputs, .slots = {}, .dy = as_matrix(dy), .dgates = as_matrix(own)});
-  if (parts) tensor.all_gather(own, dgates);
-  if (!exchanges() && tensor.size() > 1) tensor.all_reduce(dgates);  // made of outputs that are shares
+  if (parts) tensor.all_gather(own, dgates, kOwnGates);
+  if (!exchanges() && tensor.size() > 1) tensor.all_reduce(dgates, kGateShares);  // made of outputs that are shares
 }
 
 void Moe::backward_rounds(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
@@ -236,7 +236,7 @@ void Moe::backward_rounds(Context& context, ConstTensor dy, const Saved& saved, 
     const ArenaScope inner(context.scratch);
     const Tensor sum = exchanges() ? dx : context.region.partial_sum_buffer(context.scratch, dx);
     context.ops.combine_rows({.x = dchoices, .slots = {}, .gates = {}, .y = as_matrix(sum)});
-    if (!exchanges()) context.region.start_leave(sum, dx).wait();
+    if (!exchanges()) context.region.start_leave(sum, dx, kInputGradientShares).wait();
   }
   router_.backward(context, dgates, saved.x, saved.routes, dx);
 }

@@ -59,7 +59,7 @@ void Embedding::forward(Context& context, Tensor y, Saved& saved) const {
                                  .weight = word.value,
                                  .first_row = word.box.offset[0],
                                  .y = as_matrix(share)});
-  context.region.start_leave(share, sum).wait();
+  context.region.start_leave(share, sum, kEmbeddingShares).wait();
   if (sizes_.scale != 1) context.ops.scale(sum, sizes_.scale);
   for (const WholeTable& table : tables_) {
     context.ops.embedding_forward({.ids = local_ids(context, context.rows().*table.ids),

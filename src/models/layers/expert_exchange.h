@@ -97,7 +97,7 @@ void through_experts(Context& context, Communicator& ranks, const ExpertRows& ro
   }
   const auto start = [&](std::int64_t i, std::size_t turn) {
     return ranks.start_all_to_all(of_expert(rows.sent, i, experts),
-                                  cut ? received[turn] : of_expert(rows.inputs, i, experts));
+                                  cut ? received[turn] : of_expert(rows.inputs, i, experts), kTokensOfExperts);
   };
   std::size_t turn = 0;
   Pending arriving, returning;
@@ -107,13 +107,13 @@ void through_experts(Context& context, Communicator& ranks, const ExpertRows& ro
     const std::int64_t following = rows.next(i + 1);
     const Tensor input = of_expert(rows.inputs, i, experts);
     arriving.wait();
-    if (cut) tensor.all_gather(received[turn], input);
+    if (cut) tensor.all_gather(received[turn], input, kRowsOfExpert);
     if (following < experts) arriving = start(following, 1 - turn);
     compute(i, input, made[turn]);
     if (rows.outputs) {
-      if (cut) tensor.reduce_scatter(made[turn], shares[turn]);
+      if (cut) tensor.reduce_scatter(made[turn], shares[turn], kExpertShares);
       returning.wait();
-      returning = ranks.start_all_to_all(cut ? shares[turn] : made[turn], made_here(i));
+      returning = ranks.start_all_to_all(cut ? shares[turn] : made[turn], made_here(i), kTokensOfExperts);
     }
     i = following;
     turn = 1 - turn;

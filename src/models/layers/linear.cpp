@@ -9,7 +9,7 @@ void column_parallel_backward(Context& context, const WeightProduct& product, Co
   const Tensor share = context.region.partial_sum_buffer(context.scratch, dx);
   TensorRegion::Entering gathered = context.weight_gradients->start_gather(context, product);
   context.ops.matmul({.a = as_matrix(product.dy), .b = weight, .c = as_matrix(share)});
-  Pending sum = context.region.start_leave(share, dx);
+  Pending sum = context.region.start_leave(share, dx, kInputGradientShares);
   context.weight_gradients->add(context, product, std::move(gathered));
   sum.wait();
 }
@@ -81,7 +81,7 @@ void RowParallelLinear::forward(Context& context, ConstTensor x, Tensor y) const
   const Tensor share = context.region.partial_sum_buffer(context.scratch, y);
   context.ops.matmul({.a = as_matrix(x), .b = store_->at(weight_).value, .transpose_b = true, .c = as_matrix(share)});
   context.progress();
-  context.region.start_leave(share, y).wait();
+  context.region.start_leave(share, y, kOutputShares).wait();
 }
 
 template <class InputGradient>

@@ -128,7 +128,7 @@ void Moe::project(Context& context, const Saved& saved, Tensor y) const {
                             .first_slot = first_slot(saved.routes, context),
                             .gates = as_matrix(saved.routes.gates),
                             .y = as_matrix(share)});
-  context.region.start_leave(share, y).wait();
+  context.region.start_leave(share, y, kOutputShares).wait();
 }
 
 void Moe::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
@@ -153,7 +153,7 @@ void Moe::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor 
                                         .first_slot = first,
                                         .dy = as_matrix(whole),
                                         .dgates = as_matrix(dgates)});
-    if (context.region.size() > 1) context.region.communicator().all_reduce(dgates);
+    if (context.region.size() > 1) context.region.communicator().all_reduce(dgates, kGateShares);
     const Tensor sent =
         exchanges() ? context.scratch.allocate("gradients for experts", saved.outputs.shape(), type) : douts;
     context.ops.dispatch_rows({.x = as_matrix(whole),
@@ -175,7 +175,7 @@ void Moe::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor 
     const Tensor share = context.region.partial_sum_buffer(context.scratch, dx);
     context.ops.combine_rows(
         {.x = dslots, .slots = as_matrix(saved.routes.slots), .first_slot = first, .gates = {}, .y = as_matrix(share)});
-    context.region.start_leave(share, dx).wait();
+    context.region.start_leave(share, dx, kInputGradientShares).wait();
   }
   router_.backward(context, dgates, saved.x, saved.routes, dx);
 }

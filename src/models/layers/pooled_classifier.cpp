@@ -30,7 +30,7 @@ ConstTensor PooledClassifier::first_rows(Context& context, ConstTensor x) const 
   } else {
     context.ops.fill(first, 0);
   }
-  context.region.communicator().all_reduce(first);
+  context.region.communicator().all_reduce(first, kFirstRows);
   return first;
 }
 

@@ -45,10 +45,10 @@ void VocabularyLoss::forward(Context& context, ConstTensor x, Saved& saved) cons
                                    .target_logit = target_logit});
   context.ops.copy(local_maximum, saved.maximum);
   if (context.region.size() > 1) {
-    context.region.communicator().all_reduce(saved.maximum, Reduce::maximum);
+    context.region.communicator().all_reduce(saved.maximum, kLogitMaxima);
     context.ops.cross_entropy_rescale(
         {.local_maximum = local_maximum, .maximum = saved.maximum, .sum_exp = saved.sum_exp});
-    context.region.communicator().all_reduce(sums);
+    context.region.communicator().all_reduce(sums, kExponentials);
   }
   const Tensor loss = context.loss_sum(loss_term_);
   if (!loss) return;

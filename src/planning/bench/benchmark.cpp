@@ -71,11 +71,12 @@ std::vector<BenchmarkPart> parts_of(const SgemmReference& sgemm) {
 
 // A step of the whole job: it takes as long as its slowest rank.
 Seconds of_job(Seconds mine, Communicator& world) {
-  return {world.all_reduce_value(mine.wall, Reduce::maximum), world.all_reduce_value(mine.cpu) / world.size()};
+  return {world.all_reduce_value(mine.wall, kReportMaximum), world.all_reduce_value(mine.cpu, kReport) / world.size()};
 }
 
 Seconds mean_over_ranks(Seconds mine, Communicator& world) {
-  return {world.all_reduce_value(mine.wall) / world.size(), world.all_reduce_value(mine.cpu) / world.size()};
+  return {world.all_reduce_value(mine.wall, kReport) / world.size(),
+          world.all_reduce_value(mine.cpu, kReport) / world.size()};
 }
 
 // A model in training on this rank, and what its steps have taken.
@@ -122,7 +123,7 @@ class BenchmarkJob {
       calls = cost.calls;
     }
     const double communication = job_.timers().seconds(Section::communication);
-    samples->communication.push_back(-world_.all_reduce_value(-communication, Reduce::maximum));
+    samples->communication.push_back(-world_.all_reduce_value(-communication, kReportMaximum));
     samples->seconds.push_back(of_job(seconds, world_));
   }
 
@@ -134,7 +135,7 @@ class BenchmarkJob {
     result.sections = medians(samples.sections);
     result.verbs = medians(samples.verbs);
     count_flops(result.verbs, config_.model.moe, job_.replica().plan());
-    result.peak_resident_bytes = world_.all_reduce_value(static_cast<double>(peak_resident_bytes()));
+    result.peak_resident_bytes = world_.all_reduce_value(static_cast<double>(peak_resident_bytes()), kReport);
     result.planned_bytes = static_cast<double>(job_.replica().plan().total());
   }
 

@@ -33,7 +33,7 @@ void check_one_host(Communicator& world, const std::string& host) {
 int cores_of(Communicator& world, const std::string& host) {
   std::set<int> all;
   for (const std::set<int>& cores : gather(world, cores_of_process(host).cores)) all.insert(cores.begin(), cores.end());
-  return static_cast<int>(world.all_reduce_value(static_cast<double>(all.size()), Reduce::maximum));
+  return static_cast<int>(world.all_reduce_value(static_cast<double>(all.size()), kReportMaximum));
 }
 
 void check_cores(Communicator& world, const std::string& host, int threads) {
@@ -106,7 +106,7 @@ double MeasuredMachine::seconds(int rounds, int calls, const std::function<void(
 void MeasuredMachine::average(std::vector<double*> numbers) const {
   std::vector<double> values;
   for (const double* number : numbers) values.push_back(*number);
-  world.all_reduce_values(values);
+  world.all_reduce_values(values, kReport);
   for (std::size_t i = 0; i < numbers.size(); ++i) *numbers[i] = values[i] / world.size();
 }
 
@@ -123,7 +123,7 @@ MeasuredHardware measure_hardware(const HardwareSettings& settings, Communicator
   hardware.ranks_per_node = world.size();
   hardware.threads_per_rank = settings.threads;
   const auto free_bytes = static_cast<double>(machine.device().free_bytes().value_or(std::size_t{1} << 40));
-  const double least_free = -world.all_reduce_value(-free_bytes, Reduce::maximum);  // the same on every rank
+  const double least_free = -world.all_reduce_value(-free_bytes, kReportMaximum);  // the same on every rank
   hardware.memory_bytes = host_memory ? least_free / world.size() : least_free;
   // A core's clock changes within minutes: products, of which steps are made, are measured first and last.
   double between = 0;
@@ -149,7 +149,7 @@ MeasuredHardware measure_hardware(const HardwareSettings& settings, Communicator
   hardware.software_name = kSoftware;
   hardware.software = {{kSoftware, hardware.used}};
   const Seconds taken = Seconds::now() - begin;
-  const double least = -world.all_reduce_value(-taken.cpu / taken.wall, Reduce::maximum);
+  const double least = -world.all_reduce_value(-taken.cpu / taken.wall, kReportMaximum);
   return {std::move(hardware), host_memory ? std::min(1.0, least) : 1};
 }
 

@@ -41,8 +41,8 @@ class LinkBench {
     const int peer = 1 - group_.rank();
     double found = machine_.seconds(kRounds, 1, [&](int) {
       for (const int sender : {0, 1}) {
-        if (group_.rank() == sender) group_.start_send(whole(bytes), peer, 0).wait();
-        if (group_.rank() != sender) group_.start_receive(other(bytes), peer, 0).wait();
+        if (group_.rank() == sender) group_.start_send(whole(bytes), peer, 0, kReport).wait();
+        if (group_.rank() != sender) group_.start_receive(other(bytes), peer, 0, kReport).wait();
       }
     });
     machine_.average({&found});
@@ -103,11 +103,11 @@ void measure_links(const MeasuredMachine& machine, MeasuredLinks& links) {
       const auto size = static_cast<double>(divisible);
       const Tensor whole = bench.whole(divisible), other = bench.other(divisible), part = bench.part(divisible);
       const std::pair<const char*, std::function<void()>> collectives[] = {
-          {"all_reduce", [&] { group->all_reduce(whole); }},
-          {"all_gather", [&] { group->all_gather(part, whole); }},
-          {"reduce_scatter", [&] { group->reduce_scatter(whole, part); }},
-          {"broadcast", [&] { group->broadcast(whole, 0); }},
-          {"all_to_all", [&] { group->all_to_all(whole, other); }}};
+          {"all_reduce", [&] { group->all_reduce(whole, kReport); }},
+          {"all_gather", [&] { group->all_gather(part, whole, kReport); }},
+          {"reduce_scatter", [&] { group->reduce_scatter(whole, part, kReport); }},
+          {"broadcast", [&] { group->broadcast(whole, 0, kReport); }},
+          {"all_to_all", [&] { group->all_to_all(whole, other, kReport); }}};
       for (const auto& [name, body] : collectives) links.collectives[name][ranks].set(size, bench.seconds(body));
       if (ranks == 2) links.messages.set(size, bench.message(divisible));
     }

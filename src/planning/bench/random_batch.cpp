@@ -7,9 +7,9 @@ namespace megatron {
 
 namespace {
 
-BatchLayout layout_of(Config config) {
+BatchLayout layout_of(Config config, int context_rank) {
   config.data = {};
-  return batch_layout(config).without(&Rows::weights);
+  return batch_layout_of_rank(family_of(config.model), config, context_rank).without(&Rows::weights);
 }
 
 /// The bound that the numbers of a field are below.
@@ -20,7 +20,8 @@ std::int64_t bound_of(const BatchField& field, const Config& config) {
 
 }  // namespace
 
-RandomBatch::RandomBatch(const Config& config, int data_rank, Device& device) : memory_(layout_of(config), 1, device) {
+RandomBatch::RandomBatch(const Config& config, int data_rank, int context_rank, Device& device)
+    : memory_(layout_of(config, context_rank), 1, device) {
   const auto copy = [&](void* to, const void* values, std::size_t bytes) { device.copy_to_device(to, values, bytes); };
   memory_.write_row_numbers(copy);
   const BatchLayout& layout = memory_.layout();
@@ -31,7 +32,7 @@ RandomBatch::RandomBatch(const Config& config, int data_rank, Device& device) : 
     std::vector<std::int32_t> ids;
     for (std::int64_t i = 0; i < shape_of(field, layout.sizes).elements(); ++i) {
       if (field.view == &Rows::lengths) {
-        ids.push_back(static_cast<std::int32_t>(layout.sizes.rows_of(field.stream)));
+        ids.push_back(static_cast<std::int32_t>(layout.sizes.whole().rows_of(field.stream)));
         continue;
       }
       const auto words =
@@ -44,7 +45,7 @@ RandomBatch::RandomBatch(const Config& config, int data_rank, Device& device) : 
   batch_ = memory_.view(layout, layout.sizes, 0);
   loss_counts_.assign(family_of(config.model).loss_terms(config).size(),
                       static_cast<double>(config.train.global_batch_size));  // terms that count once per sample
-  loss_counts_[0] *= static_cast<double>(layout.sizes.rows_of(Stream::main));
+  loss_counts_[0] *= static_cast<double>(layout.sizes.whole().rows_of(Stream::main));
 }
 
 }  // namespace megatron

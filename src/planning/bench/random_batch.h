@@ -15,8 +15,9 @@ namespace megatron {
 
 class RandomBatch {
  public:
-  /// Has the configured micro-batch size and sequence length; it is the whole step of this data rank.
-  RandomBatch(const Config& config, int data_rank, Device& device);
+  /// Has the configured micro-batch size and sequence length, of which a context rank has its rows; it is the whole
+  /// step of this data rank.
+  RandomBatch(const Config& config, int data_rank, int context_rank, Device& device);
   std::span<const MicroBatch> micro_batches() const { return {&batch_, 1}; }
   /// The targets of the global batch, and no loss scale. Valid as long as this object.
   LossScaling loss() const { return {.counts = loss_counts_}; }

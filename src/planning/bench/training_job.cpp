@@ -9,7 +9,7 @@ TrainingJob::TrainingJob(const Config& config, Compute compute, Communicator& wo
       compute_(std::move(compute)),
       grid_(world, grid_shape(config), compute_.transport.get()),
       replica_(config, grid_, compute_.backend),
-      batch_(config, grid_.data().rank(), *compute_.backend.device),
+      batch_(config, grid_.data().rank(), grid_.context().rank(), *compute_.backend.device),
       update_{.learning_rate = config.learning_rate.peak, .weight_decay = config.optimizer.weight_decay} {}
 
 Seconds TrainingJob::run(int steps) {
@@ -26,7 +26,7 @@ Seconds TrainingJob::run(int steps) {
 
 double TrainingJob::seconds(int steps) {
   world_.barrier();
-  return world_.all_reduce_value(run(steps).wall, Reduce::maximum) / steps;
+  return world_.all_reduce_value(run(steps).wall, kReportMaximum) / steps;
 }
 
 Compute cpu_compute(int threads) {

@@ -53,13 +53,15 @@ AnalyticMemory analytic_memory(const Config& config) {
   const bool distributed = config.optimizer.distributed;
   AnalyticMemory published;
   const auto optimizer = static_cast<double>(sizeof(float) + 2 * size_of(config.optimizer.moments()));
-  published.bytes_per_parameter = 6 + optimizer / (distributed ? static_cast<double>(config.parallel.data) : 1);
+  const auto context = static_cast<double>(config.parallel.context);
+  const double copies = context * static_cast<double>(config.parallel.data);
+  published.bytes_per_parameter = 6 + optimizer / (distributed ? copies : 1);
 
-  const auto s = static_cast<double>(model.sequence_length);
+  const double s = static_cast<double>(model.sequence_length) / context;  // rows of a rank
   const auto b = static_cast<double>(config.train.micro_batch_size * model.task_choices);
   const auto h = static_cast<double>(model.hidden_size), t = static_cast<double>(config.parallel.tensor);
   const Layer layer = analytic_layer(config);
-  published.layer = layer.formula;
+  published.layer = layer.formula + (config.parallel.context > 1 ? " / c" : "");
   published.layer_bytes = layer.per_token_and_width * s * b * h;
 
   // This stage's chunks: every stages-th chunk of the model.

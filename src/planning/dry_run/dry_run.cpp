@@ -14,6 +14,7 @@
 #include "config/schema/unsupported.h"
 #include "data/samples/megatron_order.h"
 #include "planning/dry_run/analytic_memory.h"
+#include "planning/dry_run/group_members.h"
 #include "planning/dry_run/machine_plan.h"
 #include "planning/dry_run/parameter_table.h"
 #include "planning/dry_run/plan_text.h"
@@ -25,7 +26,6 @@
 #include "training/step/datasets.h"
 #include "training/step/evaluation_tasks.h"
 #include "training/step/grid.h"
-#include "training/step/group_members.h"
 
 namespace megatron {
 

@@ -13,9 +13,9 @@
 #include "config/schema/run_schedule.h"
 #include "models/families/flops.h"
 #include "models/families/layers.h"
+#include "planning/dry_run/group_members.h"
 #include "training/pipeline/simulate.h"
 #include "training/step/grid.h"
-#include "training/step/group_members.h"
 
 namespace megatron {
 
@@ -69,7 +69,7 @@ std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape
   std::vector<MemoryPlan> plans;
   for (int stage = 0; stage < shape.pipeline; ++stage) {
     plans.push_back(plan_memory(config, shape, {.tensor = 0, .context = 0, .data = 0, .pipeline = stage}, transport));
-    plans.back().optimizer = plans.back().fullest_optimizer;
+    static_cast<MemoryUse&>(plans.back()) = plans.back().fullest;
   }
   return plans;
 }
@@ -244,6 +244,12 @@ std::string describe_idle_options(const Config& config) {
   return text;
 }
 
+// Nothing for a rule without.
+std::string describe_momentum(const OptimizerConfig& optimizer) {
+  if (!row_named(kUpdateRules, optimizer.name).keys.contains("momentum")) return "";
+  return fmt::format("optimizer {}, momentum {}\n", optimizer.name, optimizer.momentum_or_default());
+}
+
 }  // namespace
 
 std::string describe_saves(const Config& config) {
@@ -298,7 +304,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   std::vector<std::int64_t> held;
   for (const MemoryPlan& plan : stages) held.push_back(plan.parameters);
   fmt::format_to(out, "per rank  {} parameters{}\n", fmt::join(held, " "), held.size() > 1 ? ", by stage" : "");
-  text += wrapped(describe_groups(config));
+  text += config.optimizer_groups.empty() ? describe_momentum(config.optimizer) : wrapped(describe_groups(config));
   text += describe_recomputation(config);
   fmt::format_to(out, "memory per rank (the program's own buffers; resident: plus {} of program and libraries)\n",
                  program_bytes());

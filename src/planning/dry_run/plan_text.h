@@ -9,8 +9,8 @@
 
 namespace megatron {
 
-/// One plan per pipeline stage, of its first rank, in order. The others hold the same, but for what each saves (some
-/// numbers more or less in a snapshot).
+/// One plan per pipeline stage, in order: its first rank's, with the optimizer and the snapshot of the copies that have
+/// most of them. No rank of the stage holds more, but for a few numbers in a snapshot without shards.
 std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape, TransportKind transport);
 /// With the transport that the configuration asks for.
 std::vector<MemoryPlan> plan_stages(const Config& config, const GridShape& shape);

@@ -44,7 +44,10 @@ bool supported(const Config& config) {
 class Enumeration {
  public:
   Enumeration(const Config& config, const Hardware& hardware, const SearchSettings& settings)
-      : config_(on_hardware(config, hardware)), hardware_(hardware), settings_(settings) {
+      : config_(on_hardware(config, hardware)),
+        context_most_(config.parallel.context),
+        hardware_(hardware),
+        settings_(settings) {
     config_.parallel.layers_per_stage.clear();
     config_.parallel.split_stage = 0;
   }
@@ -54,7 +57,7 @@ class Enumeration {
     for (const std::int64_t tensor : divisors_of(settings_.ranks, hardware_.ranks_per_node)) {
       for (const std::int64_t pipeline : divisors_of(settings_.ranks / tensor, model.all_layers())) {
         const std::int64_t copies = settings_.ranks / tensor / pipeline;
-        for (const std::int64_t context : divisors_of(copies, context_most())) {
+        for (const std::int64_t context : divisors_of(copies, context_most_)) {
           for (const std::int64_t expert :
                divisors_of(copies / context, model.moe.experts > 0 ? model.moe.experts : 1)) {
             ParallelConfig& parallel = config_.parallel;
@@ -73,13 +76,6 @@ class Enumeration {
   const std::string& reason() const { return reason_; }
 
  private:
-  // Proposes nothing that training does not support yet.
-  std::int64_t context_most() const {
-    Config asks = config_;
-    asks.parallel.context = 2;
-    return supported(asks) || !supported(config_) ? settings_.ranks : 1;
-  }
-
   void schedules() {
     ParallelConfig& parallel = config_.parallel;
     const std::int64_t stages = parallel.pipeline, layers = config_.model.all_layers();
@@ -143,6 +139,7 @@ class Enumeration {
   }
 
   Config config_;
+  const std::int64_t context_most_;  // the run's: few runs have sequences worth dividing
   const Hardware& hardware_;
   const SearchSettings& settings_;
   std::vector<Candidate> found_;

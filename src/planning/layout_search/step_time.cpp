@@ -70,7 +70,7 @@ RecordedLayout::PlayedStage play_stage(const Config& config, const std::vector<s
   recorder.recording = false;
   RecordedLayout::PlayedStage played;
   played.memory = memory_of({config, job, replica, family});
-  played.memory.optimizer = played.memory.fullest_optimizer;
+  static_cast<MemoryUse&>(played.memory) = played.memory.fullest;
   played.recording = std::move(recorder.result);
   played.actions = make_schedule(config.parallel.schedule, stage, shape.pipeline, static_cast<int>(count),
                                  static_cast<int>(config.parallel.virtual_stages));

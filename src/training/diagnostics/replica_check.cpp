@@ -172,7 +172,7 @@ bool ReplicaCheck::differ(const Holders& holders) const {
   }
   const auto hash = static_cast<double>(XXH3_64bits_digest(state_->state) >> 12);  // 52 bits: a double has them all
   std::array<double, 2> extremes{hash, -hash};
-  holders.group->all_reduce_values(extremes, Reduce::maximum);
+  holders.group->all_reduce_values(extremes, kDecision);
   return extremes[0] != -extremes[1];
 }
 

@@ -132,7 +132,7 @@ class Completeness {
   /// `seen`, of the elements from `first` on: how often this rank has compared each; is changed.
   void add(std::int64_t first, std::span<std::int32_t> seen) {
     for (std::int32_t& times : seen) times = times > 1 ? kTwice : times;
-    world_.all_reduce(Tensor(seen.data(), {static_cast<std::int64_t>(seen.size())}, DType::i32));
+    world_.all_reduce(Tensor(seen.data(), {static_cast<std::int64_t>(seen.size())}, DType::i32), kReport);
     if (first == 0) copies_ = seen[0];
     for (std::size_t i = 0; i < seen.size(); ++i) {
       if (seen[i] == copies_ && copies_ > 0 && copies_ < kTwice) continue;
@@ -165,7 +165,7 @@ void each_chunk(Communicator& world, const WholeTensors* reference, const std::v
       const std::int64_t count = std::min(kChunk, elements - first);
       chunk.resize(static_cast<std::size_t>(count));
       if (reference != nullptr) std::copy_n(reference->tensors[t].values.data() + first, count, chunk.data());
-      world.broadcast(Tensor(chunk.data(), {count}, DType::f32), 0);
+      world.broadcast(Tensor(chunk.data(), {count}, DType::f32), 0, kReport);
       work(t, first, std::span<const float>(chunk));
     }
   }
@@ -249,10 +249,10 @@ std::vector<TensorDeviation> compare_tensors(Communicator& world, const WholeTen
   });
   sums = worst;
   const std::vector<double> own = worst;
-  world.all_reduce(Tensor(sums.data(), {tensors}, DType::f64));
-  world.all_reduce(Tensor(worst.data(), {tensors}, DType::f64), Reduce::maximum);
+  world.all_reduce(Tensor(sums.data(), {tensors}, DType::f64), kReport);
+  world.all_reduce(Tensor(worst.data(), {tensors}, DType::f64), kReportMaximum);
   for (std::size_t t = 0; t < headers.size(); ++t) worst_rank[t] = own[t] == worst[t] ? world.rank() : -1;
-  world.all_reduce(Tensor(worst_rank.data(), {tensors}, DType::f64), Reduce::maximum);
+  world.all_reduce(Tensor(worst_rank.data(), {tensors}, DType::f64), kReportMaximum);
 
   std::vector<TensorDeviation> differences;
   for (std::size_t t = 0; t < headers.size(); ++t) {

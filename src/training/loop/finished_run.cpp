@@ -32,7 +32,7 @@ std::int64_t last_step_kept_nowhere(Communicator& world, const std::string& dire
       if (kind != line.end() && *kind == "train" && at != line.end() && at->is_number()) step = at->get<double>();
     });
   }
-  return std::lround(world.all_reduce_value(step, Reduce::maximum));
+  return std::lround(world.all_reduce_value(step, kDecision));
 }
 
 // The configuration that a finished run was trained with, as far as that can be read. On rank 0.

@@ -8,8 +8,8 @@
 #include "config/schema/print.h"
 #include "config/schema/unsupported.h"
 #include "distributed/comm/agreement.h"
+#include "planning/dry_run/group_members.h"
 #include "training/step/compute.h"
-#include "training/step/group_members.h"
 
 namespace megatron {
 

@@ -192,9 +192,10 @@ void StepTrace::write() {
   } else {
     const auto send = [&](const std::string& piece) {
       double length = static_cast<double>(piece.size());
-      host.start_send(ConstTensor(&length, {1}, DType::f64), 0, kPieces).wait();
+      host.start_send(ConstTensor(&length, {1}, DType::f64), 0, kPieces, kReport).wait();
       if (piece.empty()) return;
-      host.start_send(ConstTensor(piece.data(), {static_cast<std::int64_t>(piece.size())}, DType::u8), 0, kPieces)
+      host.start_send(ConstTensor(piece.data(), {static_cast<std::int64_t>(piece.size())}, DType::u8), 0, kPieces,
+                      kReport)
           .wait();
     };
     add_own(
@@ -239,10 +240,11 @@ void StepTrace::write_file(const Table& table) {
   Communicator& host = world_.host();
   for (int other = 1; other < world_.size(); ++other) {
     for (double length = 1; length > 0;) {
-      host.start_receive(Tensor(&length, {1}, DType::f64), other, kPieces).wait();
+      host.start_receive(Tensor(&length, {1}, DType::f64), other, kPieces, kReport).wait();
       std::string piece(static_cast<std::size_t>(length), ' ');
       if (piece.empty()) break;
-      host.start_receive(Tensor(piece.data(), {static_cast<std::int64_t>(piece.size())}, DType::u8), other, kPieces)
+      host.start_receive(Tensor(piece.data(), {static_cast<std::int64_t>(piece.size())}, DType::u8), other, kPieces,
+                         kReport)
           .wait();
       guarded([&] { file->write(piece); });
     }

@@ -7,6 +7,8 @@
 
 #include "base/text/byte_text.h"
 #include "distributed/comm/agreement.h"
+#include "distributed/parallel/checked_collectives.h"
+#include "distributed/parallel/record_check.h"
 #include "distributed/process/node_memory.h"
 #include "training/loop/compare_steps.h"
 #include "training/loop/hang_watch_pause.h"
@@ -36,7 +38,8 @@ Config one_rank(Config config) {
 
 std::string grid_text(const Config& config) {
   const ParallelConfig& p = config.parallel;
-  return fmt::format("tensor {} x data {} x pipeline {}{}", p.tensor, p.data, p.pipeline,
+  return fmt::format("tensor {}{} x data {} x pipeline {}{}", p.tensor,
+                     p.context > 1 ? fmt::format(" x context {}", p.context) : "", p.data, p.pipeline,
                      p.expert > 1 ? fmt::format(" with expert {}", p.expert) : "");
 }
 
@@ -103,12 +106,19 @@ struct Runs {
   Datasets& datasets;
   Log& log;
   std::int64_t steps;
+  bool check_collectives;
 
   Device& device() const { return *compute.backend.device; }
   template <class Work>
   auto with_trainer(const Config& config, Communicator& ranks, Communicator* transport, const Work& work) const {
     const ProcessGrid grid(ranks, grid_shape(config), transport);
+    std::optional<CheckedCollectives> checks;
+    if (check_collectives) checks.emplace(grid, device());
     Trainer trainer(config, grid, compute.backend, datasets);
+    if (check_collectives) {
+      check_records(grid, trainer.replica().store());
+      check_shares(ranks, trainer.replica().owned_slices());
+    }
     return work(trainer, grid);
   }
   template <class Work>
@@ -135,7 +145,7 @@ void on_one_rank(const Runs& runs, const Work& work) {
 
 void share(Communicator& world, std::vector<double>& numbers, std::int64_t count) {
   numbers.resize(static_cast<std::size_t>(count));
-  world.broadcast(Tensor(numbers.data(), {count}, DType::f64), 0);
+  world.broadcast(Tensor(numbers.data(), {count}, DType::f64), 0, kReport);
 }
 
 ReferenceSteps shared_reference(const Runs& runs, const Config& config) {
@@ -276,19 +286,20 @@ void verify_precision(const Runs& runs, Config config, const ReferenceSteps& ref
 
 }  // namespace
 
-int verify_layout(const Config& given, Communicator& world, const RunEnvironment& environment, Log& log) {
+int verify_layout(const Config& given, Communicator& world, const RunEnvironment& environment, Log& log,
+                  bool check_collectives) {
   std::vector<std::string> warnings;
   const ResolvedRun run = agree_on_run(given, world, warnings);
   for (const std::string& warning : warnings) log.warning(std::string_view(warning));
   Compute compute =
       start_compute(run.config.run, run.config.precision.dtype(), world, environment.host, environment.local_rank);
-  return verify_layout_on(run.config, world, compute, *run.datasets, environment, log);
+  return verify_layout_on(run.config, world, compute, *run.datasets, environment, log, check_collectives);
 }
 
 int verify_layout_on(const Config& config, Communicator& world, Compute& compute, Datasets& datasets,
-                     const RunEnvironment& environment, Log& log) {
+                     const RunEnvironment& environment, Log& log, bool check_collectives) {
   const Config rounded = in_fp32(config), one = in_fp32(one_rank(config));
-  const Runs runs{world, compute, datasets, log, std::min(kSteps, config.train.steps)};
+  const Runs runs{world, compute, datasets, log, std::min(kSteps, config.train.steps), check_collectives};
   log.info("megatron_train {} --verify: {} steps from the initial weights; {} is left alone", environment.version,
            runs.steps, config.run.directory);
   if (config == one) {

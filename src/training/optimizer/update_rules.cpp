@@ -33,7 +33,7 @@ void sgd(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
            .clip_factor = args.clip_factor,
            .skip = args.skip,
            .learning_rate = args.learning_rate,
-           .momentum = static_cast<float>(config.momentum),
+           .momentum = static_cast<float>(config.momentum_or_default()),
            .weight_decay = args.weight_decay});
 }
 
@@ -51,7 +51,7 @@ void lion(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
 
 void direct_muon(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, Tensor direction) {
   find_muon_direction(
-      ops, scratch, {.momentum = config.momentum, .nesterov = config.nesterov},
+      ops, scratch, {.momentum = config.momentum_or_default(), .nesterov = config.nesterov},
       {.gradient = args.gradient, .m = args.states[0], .clip_factor = args.clip_factor, .skip = args.skip}, direction);
 }
 
@@ -68,7 +68,7 @@ constexpr MatrixUpdate kMuon{
     .direct = direct_muon, .make_whole = orthogonalize, .flops = orthogonalize_flops, .apply = follow_muon};
 
 bool has_no_momentum(const OptimizerConfig& config) {
-  return config.momentum == 0;
+  return config.momentum_or_default() == 0;
 }
 
 constexpr std::array kRules{

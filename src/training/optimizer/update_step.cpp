@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 
+#include "distributed/comm/meanings.h"
 #include "distributed/comm/poll_backoff.h"
 
 namespace megatron {
@@ -70,6 +72,8 @@ void UpdateStep::sum_up(ConstTensor losses, const StepCounts& counted) {
   const Tensor sums = tensors_.sums;
   ops_.fill(sums, 0);
   add_squares();
+  if (terms_ > 0) grid_.tensor().expects(losses, kLossSums);
+  if (tensors_.counts) grid_.tensor().expects(counted.counts, kRouteCounts);
   if (terms_ > 0) {
     if (grid_.tensor().rank() == 0) ops_.copy(losses, sums.slice(0, 2, terms_));
     ops_.copy(losses, sums.slice(0, 2 + terms_, terms_));
@@ -78,13 +82,13 @@ void UpdateStep::sum_up(ConstTensor losses, const StepCounts& counted) {
     if (grid_.tensor().rank() == 0) ops_.copy(counted.counts, tensors_.counts);
     ops_.copy(counted.local_router_gap, tensors_.local_router_gap);
   }
-  grid_.model().all_reduce(norm_over_experts() ? tensors_.with_model : sums);
+  grid_.model().all_reduce(norm_over_experts() ? tensors_.with_model : sums, kModelSums);
   if (norm_over_experts()) {
-    grid_.expert().all_reduce(tensors_.model_square_sum);
+    grid_.expert().all_reduce(tensors_.model_square_sum, kExpertSquares);
   } else {
     ops_.copy(sums.slice(0, 0, 1), tensors_.model_square_sum);
   }
-  grid_.copies().all_reduce(sums);
+  grid_.copies().all_reduce(sums, kCopySums);
 }
 
 // Norm, factor and whether to skip, on the device. Without shards copies have the same gradient, whose norm is in
@@ -117,8 +121,18 @@ StepVerdict UpdateStep::run(const UpdateSettings& settings, ConstTensor losses, 
   // throws what its network has found wrong.
   for (PollBackoff backoff; !device_.complete(read); backoff.rest()) grid_.copies().progress();
   const StepVerdict verdict = this->read();
+  expect_one_verdict(verdict);
   if (!verdict.skipped) optimizer_.count_update();
   return verdict;
+}
+
+void UpdateStep::expect_one_verdict(const StepVerdict& verdict) const {
+  if (!grid_.world().checked()) return;
+  std::vector<double> numbers(verdict.loss_sums.begin(), verdict.loss_sums.end());
+  numbers.insert(numbers.end(), {verdict.gradient_norm, verdict.skipped ? 1.0 : 0.0, verdict.bad_loss ? 1.0 : 0.0});
+  // There are many NaNs.
+  for (double& number : numbers) number = std::isfinite(number) ? number : std::numeric_limits<double>::infinity();
+  grid_.world().expects(ConstTensor(numbers.data(), {static_cast<std::int64_t>(numbers.size())}, DType::f64), kVerdict);
 }
 
 // Masters are counted as gradients are. Their sum takes the place of the gradients', which has no use after a step.
@@ -130,9 +144,9 @@ double UpdateStep::parameter_norm() {
   if (!norm_over_experts() || grid_.expert().rank() == 0) {
     optimizer_.add_counted_squares_of_masters(CopyGroup::dense, total);
   }
-  grid_.model().all_reduce(total);
-  if (norm_over_experts()) grid_.expert().all_reduce(total);
-  if (optimizer_.sharded()) grid_.copies().all_reduce(total);
+  grid_.model().all_reduce(total, kModelSums);
+  if (norm_over_experts()) grid_.expert().all_reduce(total, kExpertSquares);
+  if (optimizer_.sharded()) grid_.copies().all_reduce(total, kCopySums);
   double square_sum = 0;
   device_.copy_to_host(&square_sum, total.data(), total.bytes());
   return std::sqrt(square_sum);

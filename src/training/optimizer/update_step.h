@@ -75,6 +75,8 @@ class UpdateStep {
   void sum_up(ConstTensor losses, const StepCounts& counted);
   void decide(double gradient_scale);
   StepVerdict read();
+  /// Tells a check of collectives that all ranks have decided the same.
+  void expect_one_verdict(const StepVerdict& verdict) const;
 
   Optimizer& optimizer_;
   const ProcessGrid& grid_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/ops/counting_ops.h"
+#include "distributed/comm/meanings.h"
 
 namespace megatron {
 
@@ -81,10 +82,10 @@ void make_together(Ops& ops, Communicator& tensor, Arena& scratch, std::span<con
     return exchange.part(parts, static_cast<int>(i), matrices[i].parameter->elements());
   };
   for (std::size_t i = 0; i < matrices.size(); ++i) ops.copy(matrices[i].parameter->gradient, part(exchange.first, i));
-  tensor.all_to_all(exchange.first, exchange.second);
+  tensor.all_to_all(exchange.first, exchange.second, kMatrixParts);
   const auto own = static_cast<std::size_t>(tensor.rank());
   if (own < matrices.size()) work_on(ops, tensor, scratch, matrices[own], exchange);
-  tensor.all_to_all(exchange.first, exchange.second);
+  tensor.all_to_all(exchange.first, exchange.second, kMatrixParts);
   for (std::size_t i = 0; i < matrices.size(); ++i) ops.copy(part(exchange.second, i), matrices[i].parameter->gradient);
 }
 

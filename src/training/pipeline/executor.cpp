@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "distributed/comm/meanings.h"
+
 namespace megatron {
 
 namespace {
@@ -28,6 +30,7 @@ PipelineExecutor::PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const
     : chunks_(std::move(chunks)),
       grid_(grid),
       region_(region),
+      context_region_(grid),
       previous_((grid.pipeline().rank() + grid.pipeline().size() - 1) % grid.pipeline().size()),
       next_((grid.pipeline().rank() + 1) % grid.pipeline().size()),
       chunk_bytes_(chunks_.size()),
@@ -43,6 +46,7 @@ PipelineExecutor::PipelineExecutor(Chunks chunks, const ProcessGrid& grid, const
     : chunks_(std::move(chunks)),
       grid_(grid),
       region_(region),
+      context_region_(grid),
       previous_((grid.pipeline().rank() + grid.pipeline().size() - 1) % grid.pipeline().size()),
       next_((grid.pipeline().rank() + 1) % grid.pipeline().size()),
       chunk_bytes_(chunks_.size()),
@@ -101,18 +105,20 @@ void PipelineExecutor::allocate_links(StageData& data, std::span<const Link> lin
   }
 }
 
-void PipelineExecutor::send(const StageData& link, std::vector<Pending>& sent, int to, int channel) const {
+void PipelineExecutor::send(const StageData& link, std::vector<Pending>& sent, int to, int channel,
+                            const Holding<Hold::own>& said) const {
   sent.resize(link.size());
-  for (std::size_t i = 0; i < link.size(); ++i) sent[i] = grid_.pipeline().start_send(link[i], to, channel);
+  for (std::size_t i = 0; i < link.size(); ++i) sent[i] = grid_.pipeline().start_send(link[i], to, channel, said);
 }
 
 void PipelineExecutor::forward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context) {
   slot.memory.start_again();
   allocate_links(slot.in, stage.receives(), "stage input", slot.memory.arena, context);
-  for (Tensor& tensor : slot.in) grid_.pipeline().start_receive(tensor, previous_, kForwardChannel).wait();
+  for (Tensor& tensor : slot.in)
+    grid_.pipeline().start_receive(tensor, previous_, kForwardChannel, kStageOutput).wait();
   allocate_links(slot.out, stage.sends(), "stage output", slot.memory.arena, context);
   stage.forward(context, slot.in, slot.out, saved);
-  send(slot.out, slot.memory.sent, next_, kForwardChannel);
+  send(slot.out, slot.memory.sent, next_, kForwardChannel, kStageOutput);
 }
 
 void PipelineExecutor::backward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context) {
@@ -123,10 +129,11 @@ void PipelineExecutor::backward(const Stage& stage, Slot& slot, StageSaved& save
     buffer->memory.start_again();
     allocate_links(buffer->din, stage.receives(), "stage input gradient", buffer->memory.arena, context);
   }
-  for (Tensor& tensor : slot.dout) grid_.pipeline().start_receive(tensor, next_, kBackwardChannel).wait();
+  for (Tensor& tensor : slot.dout)
+    grid_.pipeline().start_receive(tensor, next_, kBackwardChannel, kStageGradient).wait();
   const StageData& din = buffer == nullptr ? no_links_ : buffer->din;
   stage.backward(context, slot.dout, din, saved);
-  if (buffer != nullptr) send(buffer->din, buffer->memory.sent, previous_, kBackwardChannel);
+  if (buffer != nullptr) send(buffer->din, buffer->memory.sent, previous_, kBackwardChannel, kStageGradient);
 }
 
 // Notes which backward is each chunk's last.
@@ -155,7 +162,8 @@ void PipelineExecutor::run(const std::vector<Action>& actions, std::span<const M
                     .micro_batch = micro_batches[static_cast<std::size_t>(action.micro_batch)],
                     .pass = settings,
                     .weight_gradients = &immediate,
-                    .counts = action.kind == Action::Kind::forward};
+                    .counts = action.kind == Action::Kind::forward,
+                    .context_region = &context_region_};
     if (action.kind == Action::Kind::backward_input) context.weight_gradients = &slot.deferred_gradients;
     if (!settings.results.empty()) context.results = &settings.results[static_cast<std::size_t>(action.micro_batch)];
     const Range of_chunks(chunks_.size() > 1 ? ops.ranges() : nullptr, "chunk", action.chunk);

@@ -84,11 +84,13 @@ class PipelineExecutor {
   void backward(const Stage& stage, Slot& slot, StageSaved& saved, Context& context);
   void allocate_links(StageData& data, std::span<const Link> links, const char* what, Arena& arena,
                       const Context& context) const;
-  void send(const StageData& link, std::vector<Pending>& sent, int to, int channel) const;
+  void send(const StageData& link, std::vector<Pending>& sent, int to, int channel,
+            const Holding<Hold::own>& said) const;
 
   Chunks chunks_;
   const ProcessGrid& grid_;
   const TensorRegion& region_;
+  const ContextRegion context_region_;
   const int previous_, next_;  // ranks of the pipeline's ring
   struct Bytes {
     std::size_t forward = 0, backward = 0, evaluation = 0;  // the last: of a forward outside of training

@@ -112,9 +112,11 @@ std::unique_ptr<Communicator> staged_transport(Communicator& group, Device& devi
 Compute start_compute(const RunConfig& run, DType type, Communicator& world, const std::string& host, int local_rank) {
   Compute compute;
   if (run.device_choice() == DeviceChoice::cpu) {
+    // Jobs without bf16 do not ask for its products.
+    const Native16Bit native = type == DType::bf16 ? run.native_16bit_choice() : Native16Bit::automatic;
     agree(world, [&] {
-      compute.backend = make_cpu_backend(static_cast<int>(run.threads), run.native_16bit_choice());
-      compute.half_products = chosen_half_products(run.native_16bit_choice());
+      compute.backend = make_cpu_backend(static_cast<int>(run.threads), native);
+      compute.half_products = chosen_half_products(native);
     });
     if (type == DType::bf16) require_same_half_products(world, host, compute.half_products);
     return compute;

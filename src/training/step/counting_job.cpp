@@ -24,7 +24,8 @@ CountingJob::CountingJob(const Config& config, const GridShape& shape, const Gri
   auto device = std::make_unique<CountingDevice>(transport == TransportKind::host);
   backend = listener == nullptr ? Backend(std::move(device), std::move(counting))
                                 : Backend(std::move(device), listener->around(std::move(counting)));
-  for (Communicator* group : {&grid.tensor(), &grid.expert(), &grid.pipeline()}) group->set_meter(&passes);
+  for (Communicator* group : {&grid.tensor(), &grid.context(), &grid.expert(), &grid.pipeline()})
+    group->set_meter(&passes);
   for (Communicator* group : {&grid.copies(), &grid.copies(CopyGroup::experts), &grid.kv_replicas()}) {
     group->set_meter(&sums);
   }
@@ -33,7 +34,7 @@ CountingJob::CountingJob(const Config& config, const GridShape& shape, const Gri
 
 std::vector<MicroBatch> sizing_micro_batches(const Config& config, const ModelFamily& family, std::int64_t count,
                                              Arena& arena) {
-  const BatchLayout layout = family.batch_layout(config);
+  const BatchLayout layout = batch_layout_of_rank(family, config);
   const MicroBatch one = view_batch(layout, layout.sizes, [&](const BatchField& field) {
     return arena.allocate(field.name, shape_of(field, layout.sizes), field.type).data();
   });

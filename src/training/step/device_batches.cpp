@@ -7,9 +7,16 @@
 namespace megatron {
 
 BatchMemory::BatchMemory(const BatchLayout& layout, std::int64_t micro_batches, Device& device)
-    : device_(device), buffer_(layout, micro_batches, device) {
+    : device_(device), numbered_(-1), buffer_(layout, micro_batches, device) {
+  number_rows(layout.sizes);
+}
+
+void BatchMemory::number_rows(const BatchSizes& sizes) {
+  if (numbered_ >= 0 && (!sizes.cut.cuts() || sizes.rows[0] == numbered_)) return;
+  numbered_ = sizes.rows[0];
+  device_.wait(free_);
   buffer_.write_row_numbers(
-      [&](void* to, const void* values, std::size_t bytes) { device.copy_to_device(to, values, bytes); });
+      sizes, [&](void* to, const void* values, std::size_t bytes) { device_.copy_to_device(to, values, bytes); });
 }
 
 DeviceBatches::DeviceBatches(const Config& config, const ProcessGrid& grid, BatchMemory& memory, Samples& samples,
@@ -34,18 +41,18 @@ std::span<const MicroBatch> DeviceBatches::next() {
   const GlobalBatch& step = samples_;
   internal_check(step.samples > 0, "a batch was asked for after the last step", step.samples);
   const auto count = static_cast<std::size_t>(exact_division(step.samples, samples_together_, "micro-batches"));
-  BatchSizes sizes = layout_.sizes;
-  if (step.sequence > 0) sizes.rows[0] = step.sequence;
+  const BatchSizes sizes = layout_.sizes.with_sequence(step.sequence);
   Device& device = memory_.device();
   device.wait(upload_done_);  // the last step's, long ago: its memory is read into from here on
   const StepBatch* const batch = reader_ ? &reader_->next() : nullptr;
-  const std::optional<double> each = source_.count_per_sample(sizes);
+  const std::optional<double> each = source_.count_per_sample(sizes.whole());
   complete_counts_ = each.has_value();
   if (each) {
     loss_counts_.assign(1, *each * static_cast<double>(step.samples - step.padding));
   } else {
     loss_counts_ = batch->loss_counts;
   }
+  memory_.number_rows(sizes);
   micro_batches_.resize(count);
   for (std::size_t k = 0; k < count; ++k) {
     MicroBatch& to = micro_batches_[k];

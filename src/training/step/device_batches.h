@@ -19,19 +19,22 @@ namespace megatron {
 
 class BatchMemory {
  public:
-  /// Writes the row numbers.
+  /// Writes the row numbers of the longest sequences.
   BatchMemory(const BatchLayout& layout, std::int64_t micro_batches, Device& device);
 
   Device& device() { return device_; }
   const BatchBuffer& buffer() const { return buffer_; }
   /// The passes over what lies here have been called: once they are done the next may be put in its place.
   void mark_read() { free_ = device_.mark(); }
+  /// Writes the row numbers of sequences of these sizes, where others are there that do not hold for them.
+  void number_rows(const BatchSizes& sizes);
   Ticket free() const { return free_; }
   std::size_t bytes() const { return buffer_.bytes(); }
 
  private:
   Device& device_;
   Ticket free_;
+  std::int64_t numbered_;  // rows of the main stream when numbers were written
   BatchBuffer buffer_;
 };
 

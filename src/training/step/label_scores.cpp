@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "distributed/comm/meanings.h"
+
 namespace megatron {
 
 std::int64_t LabelCounts::all_examples() const {
@@ -69,7 +71,7 @@ LabelCounts LabelScores::sum() const {
   std::vector<double> all = counts_;
   constexpr std::size_t kTogether = 2048;
   for (std::size_t first = 0; first < all.size(); first += kTogether) {
-    grid_.world().all_reduce_values(std::span(all).subspan(first, std::min(kTogether, all.size() - first)));
+    grid_.world().all_reduce_values(std::span(all).subspan(first, std::min(kTogether, all.size() - first)), kScores);
   }
   const auto part = [&](std::int64_t which) {
     std::vector<std::int64_t> counts;

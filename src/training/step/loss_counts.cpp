@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "distributed/comm/meanings.h"
+
 namespace megatron {
 
 void sum_loss_counts(const ProcessGrid& grid, const LossTerms& terms, const DeviceBatches& batches,
@@ -13,7 +15,7 @@ void sum_loss_counts(const ProcessGrid& grid, const LossTerms& terms, const Devi
                  terms.size());
   counts.assign(terms.size(), of_samples.values[0]);  // terms that the samples do not count are replaced below
   if (of_samples.values.size() > 1) std::copy(of_samples.values.begin(), of_samples.values.end(), counts.begin());
-  if (!of_samples.complete) grid.control().all_reduce_values(counts);
+  if (!of_samples.complete) grid.control().all_reduce_values(counts, kTargetCounts);
   bool any = false;  // a target; what counts samples alone is no loss of a task
   for (std::size_t i = 0; i < terms.size(); ++i) {
     any = any || (terms[i].per_sample == 0 && counts[i] > 0);

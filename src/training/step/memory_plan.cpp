@@ -7,6 +7,7 @@
 #include "training/optimizer/whole_matrix.h"
 #include "training/step/counting_job.h"
 #include "training/step/label_scores.h"
+#include "training/step/saved_layout.h"
 #include "training/step/sequence_scores.h"
 
 namespace megatron {
@@ -67,20 +68,42 @@ void play_matrices(const PlayedReplica& played) {
   }
 }
 
-// Shards of equal size have states of more or fewer numbers where parameters have several rules.
-std::size_t fullest_optimizer(const PlayedReplica& played, std::size_t own) {
+// Bytes of what the copy at these coordinates saves, of this rank's store.
+std::size_t saved_bytes(const ParameterStore& store, const ParameterGroups& groups, const GridCoordinates& copy,
+                        const GridShape& shape) {
+  std::size_t bytes = 0;
+  for (const SavedPart& part : saved_parts(store, copy, shape)) {
+    const std::size_t states = groups.of(*part.parameter).states().size() * size_of(groups.state_type());
+    bytes += static_cast<std::size_t>(part.range.count) * (sizeof(float) + states);
+  }
+  for (const SavedState& part : saved_states(store, copy, shape)) {
+    bytes += static_cast<std::size_t>(part.range.count) * sizeof(float);
+  }
+  return bytes;
+}
+
+// Without shards copies hold the same, but for a number more or less of each parameter in a snapshot.
+MemoryUse fullest_of(const PlayedReplica& played, const MemoryUse& own) {
   const ParameterStore& store = played.replica.store();
   const ParameterGroups groups(played.config);
   const GridShape& shape = played.job.grid.shape();
-  const std::size_t besides = own - played.replica.optimizer().state_bytes();
-  std::size_t most = own;
+  const bool saves = saves_in_background(played.config);
+  std::size_t states = 0, snapshot = 0;
   GridCoordinates copy = played.job.grid.at();
   for (copy.data = 0; store.sharded() && copy.data < shape.data; ++copy.data) {
     for (copy.context = 0; copy.context < shape.context; ++copy.context) {
-      most = std::max(most, besides + Optimizer::state_bytes(store, shard_at(copy, shape), groups));
+      states = std::max(states, Optimizer::state_bytes(store, shard_at(copy, shape), groups));
+      if (saves) snapshot = std::max(snapshot, saved_bytes(store, groups, copy, shape));
     }
   }
-  return most;
+  MemoryUse fullest = own;
+  if (!store.sharded()) return fullest;
+  fullest.optimizer += states - played.replica.optimizer().state_bytes();
+  if (saves) {
+    fullest.add_snapshot(snapshot - saved_bytes(store, groups, played.job.grid.at(), shape),
+                         played.job.transport == TransportKind::host);
+  }
+  return fullest;
 }
 
 // Memory that the groups hold for their operations; NCCL manages its own.
@@ -99,7 +122,7 @@ std::vector<StagingPlan> plan_staging(CountingJob& job, const Replica& replica, 
   const std::int64_t most = std::max(kDecisionNumbers, static_cast<std::int64_t>(loss_terms));
   std::vector<StagingPlan> plans;
   for (Communicator* group : job.grid.groups()) {
-    group->all_reduce(numbers.allocate("decision", {most}, DType::f64));
+    group->all_reduce(numbers.allocate("decision", {most}, DType::f64), kDecision);
     plans.push_back(group->staging_plan());
   }
   return plans;
@@ -146,14 +169,13 @@ MemoryPlan memory_of(const PlayedReplica& played) {
   play_matrices(played);
   MemoryPlan plan;
   static_cast<MemoryUse&>(plan) = replica.used();
-  plan.fullest_optimizer = fullest_optimizer(played, plan.optimizer);
   plan.passes = replica.passes_needed();
   plan.activations = ExecutorMemory::sum(plan.passes.slots);
   plan.communication = ExecutorMemory::sum(plan.passes.gradient_buffers);
   plan.staging = plan_staging(job, replica, family.loss_terms(config).size());
   std::size_t& staging = job.transport == TransportKind::host ? plan.communication : plan.host;
   for (const StagingPlan& group : plan.staging) staging += group.bytes();
-  const BatchLayout layout = family.batch_layout(config);
+  const BatchLayout layout = batch_layout_of_rank(family, config);
   plan.batch = layout.bytes(micro_batches_per_step(config));
   if (!config.evaluation.tasks.empty()) {
     plan.batch += ScoringBatches::result_bytes(layout.sizes, micro_batches_per_step(config));
@@ -168,6 +190,7 @@ MemoryPlan memory_of(const PlayedReplica& played) {
     plan.add_trace(TraceRecorder::bytes_for(static_cast<std::size_t>(config.run.trace_events)),
                    job.transport == TransportKind::host);
   }
+  plan.fullest = fullest_of(played, plan);
   plan.parameters = replica.store().parameter_elements();
   const GridShape& shape = job.grid.shape();
   const ParameterGroups groups(config);

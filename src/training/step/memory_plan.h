@@ -39,7 +39,8 @@ struct MemoryUse {
 
 /// A rank's plan.
 struct MemoryPlan : MemoryUse {
-  std::size_t fullest_optimizer = 0;  ///< the copy's that has most: parts of several rules differ
+  MemoryUse fullest;                  ///< with the optimizer and the snapshot of the copies that have most of them:
+                                      ///< shards differ in their numbers and, by rule, in the states that these have
   std::int64_t parameters = 0;        ///< elements on this rank
   std::int64_t updated = 0;           ///< elements of the flat buffers that this rank updates, gaps included
   std::int64_t updated_states = 0;    ///< numbers of the optimizer's states that change with them

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "config/schema/run_schedule.h"
+#include "distributed/comm/meanings.h"
 #include "training/optimizer/whole_matrix.h"
 #include "training/step/grid.h"
 #include "training/step/loss_counts.h"
@@ -53,6 +54,10 @@ PipelineExecutor::Chunks pointers(const Stages& chunks) {
   PipelineExecutor::Chunks stages;
   for (const auto& chunk : chunks) stages.push_back(chunk.get());
   return stages;
+}
+
+ConstTensor as_tensor(std::span<const double> numbers) {
+  return {numbers.data(), {static_cast<std::int64_t>(numbers.size())}, DType::f64};
 }
 
 Tensor allocate_losses(Arena& scratch, const LossTerms& terms) {
@@ -157,7 +162,7 @@ bool Replica::reads(const BatchField& field) const {
 }
 
 void Replica::sum_losses_over_stages() {
-  grid_.pipeline().all_reduce(loss_sums_);
+  grid_.pipeline().all_reduce(loss_sums_, kLossesOfStages);
 }
 
 void Replica::read_losses() {
@@ -174,6 +179,7 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
                             GradientReducer* sums, Timers& timers) {
   internal_check(loss.counts.size() == terms_.size(), "counts of other terms of the loss", loss.counts.size(),
                  terms_.size());
+  grid_.world().expects(as_tensor(loss.counts), kLossCounts);
   Ops& ops = *backend_.ops;
   ops.fill(store_.gradients(), 0);
   ops.fill(loss_sums_, 0);
@@ -283,6 +289,7 @@ Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<co
                          std::span<const TargetResults> results) {
   internal_check(loss_counts.size() == terms_.size(), "counts of other terms of the loss", loss_counts.size(),
                  terms_.size());
+  grid_.world().expects(as_tensor(loss_counts), kLossCounts);
   backend_.ops->fill(loss_sums_, 0);
   internal_check(results.empty() || results.size() == micro_batches.size(), "results of other micro-batches",
                  micro_batches.size(), results.size());
@@ -290,8 +297,9 @@ Losses Replica::evaluate(std::span<const MicroBatch> micro_batches, std::span<co
   settings.results = results;
   executor_->run(evaluation_actions_, micro_batches, settings, *backend_.ops, scratch_, timers);
   sum_losses_over_stages();
-  grid_.copies().all_reduce(loss_sums_);  // samples of other data ranks, rows of other context ranks
+  grid_.copies().all_reduce(loss_sums_, kLossesOfCopies);  // samples of other data ranks, rows of other context ranks
   read_losses();
+  grid_.world().expects(as_tensor(loss_values_), kEvaluatedLosses);
   for (std::size_t i = 0; i < terms_.size(); ++i) loss_values_[i] = term_mean(loss_values_[i], loss_counts[i]);
   return {total_loss(terms_, loss_values_), loss_values_};
 }
@@ -310,10 +318,10 @@ TensorSlice Replica::slice(const ModelState& state, const FlatRange& part) const
 
 std::vector<TensorSlice> Replica::owned_slices() const {
   std::vector<TensorSlice> slices;
-  for (const SavedPart& part : saved_parts(store_, grid_)) {
+  for (const SavedPart& part : saved_parts(store_, grid_.at(), grid_.shape())) {
     slices.push_back(slice(*part.parameter, part.range, true));
   }
-  for (const SavedState& part : saved_states(store_, grid_)) {
+  for (const SavedState& part : saved_states(store_, grid_.at(), grid_.shape())) {
     slices.push_back(slice(*part.state, part.range));
   }
   return slices;

@@ -13,9 +13,10 @@ namespace megatron {
 namespace {
 
 /// Range that one of the copies writes, where every copy has all.
-FlatRange share_of(const Parameter& parameter, const Communicator& copies) {
-  const std::int64_t first = parameter.elements() * copies.rank() / copies.size();
-  const std::int64_t end = parameter.elements() * (copies.rank() + 1) / copies.size();
+FlatRange share_of(const Parameter& parameter, const GridCoordinates& at, const GridShape& shape) {
+  const int rank = copy_rank(parameter.copies, at, shape), copies = shape.copies(parameter.copies);
+  const std::int64_t first = parameter.elements() * rank / copies;
+  const std::int64_t end = parameter.elements() * (rank + 1) / copies;
   return {first, end - first};
 }
 
@@ -25,13 +26,13 @@ TensorSlice without_memory(const Parameter& parameter, const FlatRange& range) {
 
 }  // namespace
 
-std::vector<SavedPart> saved_parts(const ParameterStore& store, const ProcessGrid& grid) {
-  std::vector<FlatRange> mine = store.owned_by(shard_at(grid.at(), grid.shape()));
+std::vector<SavedPart> saved_parts(const ParameterStore& store, const GridCoordinates& at, const GridShape& shape) {
+  std::vector<FlatRange> mine = store.owned_by(shard_at(at, shape));
   std::vector<SavedPart> parts;
   for (const Parameter& parameter : store.all()) {
     if (!parameter.owner) continue;
     if (!store.sharded()) {
-      const FlatRange share = share_of(parameter, grid.copies(parameter.copies));
+      const FlatRange share = share_of(parameter, at, shape);
       mine = {{parameter.first + share.first, share.count}};
     }
     for (const FlatRange& range : ParameterStore::parts_in(parameter, mine)) parts.push_back({&parameter, range});
@@ -39,10 +40,10 @@ std::vector<SavedPart> saved_parts(const ParameterStore& store, const ProcessGri
   return parts;
 }
 
-std::vector<SavedState> saved_states(const ParameterStore& store, const ProcessGrid& grid) {
+std::vector<SavedState> saved_states(const ParameterStore& store, const GridCoordinates& at, const GridShape& shape) {
   std::vector<SavedState> parts;
   for (const ModelState& state : store.states()) {
-    const FlatRange share = share_of(state, grid.copies(state.copies));
+    const FlatRange share = share_of(state, at, shape);
     if (state.owner && share.count > 0) parts.push_back({&state, share});
   }
   return parts;
@@ -52,14 +53,14 @@ std::vector<TensorSlice> saved_layout(const Config& config, int rank) {
   const DeclaredRank declared(config, rank);
   const ParameterGroups groups(config);
   std::vector<TensorSlice> slices;
-  for (const SavedPart& part : saved_parts(declared.store, declared.grid)) {
+  for (const SavedPart& part : saved_parts(declared.store, declared.grid.at(), declared.grid.shape())) {
     const Parameter& parameter = *part.parameter;
     slices.push_back(without_memory(parameter, {part.range.first - parameter.first, part.range.count}));
     for (const std::string_view state : groups.of(parameter).states()) {
       slices.back().states.push_back({std::string(state), {}});
     }
   }
-  for (const SavedState& part : saved_states(declared.store, declared.grid)) {
+  for (const SavedState& part : saved_states(declared.store, declared.grid.at(), declared.grid.shape())) {
     slices.push_back(without_memory(*part.state, part.range));
   }
   return slices;

@@ -15,16 +15,17 @@ struct SavedPart {
   FlatRange range;
 };
 
-/// For every parameter that this rank owns, its share among the copies or, with the distributed optimizer, the
-/// elements whose state it keeps. Over the grid each element comes once.
-std::vector<SavedPart> saved_parts(const ParameterStore& store, const ProcessGrid& grid);
+/// For every parameter of the store that the rank at `at` owns, its share among the copies or, with the distributed
+/// optimizer, the elements whose state it keeps. Over the grid each element comes once. The store is this rank's, or
+/// that of another of its copies.
+std::vector<SavedPart> saved_parts(const ParameterStore& store, const GridCoordinates& at, const GridShape& shape);
 
 /// The same for states, whose ranges are of their elements.
 struct SavedState {
   const ModelState* state = nullptr;
   FlatRange range;
 };
-std::vector<SavedState> saved_states(const ParameterStore& store, const ProcessGrid& grid);
+std::vector<SavedState> saved_states(const ParameterStore& store, const GridCoordinates& at, const GridShape& shape);
 
 /// Slices, without memory, that rank `rank` of its grid writes when it trains the resolved `config`.
 std::vector<TensorSlice> saved_layout(const Config& config, int rank);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "distributed/comm/meanings.h"
+
 namespace megatron {
 
 namespace {
@@ -149,7 +151,8 @@ std::optional<std::vector<TargetScore>> SequenceScores::score(std::span<const Sc
   }
   constexpr std::size_t kTogether = 2048;
   for (std::size_t first = 0; first < scores.size(); first += kTogether) {
-    grid_.world().all_reduce_values(std::span(scores).subspan(first, std::min(kTogether, scores.size() - first)));
+    grid_.world().all_reduce_values(std::span(scores).subspan(first, std::min(kTogether, scores.size() - first)),
+                                    kScores);
   }
   std::vector<TargetScore> result;
   for (std::size_t i = 0; i < scores.size(); i += 2) result.push_back({scores[i], scores[i + 1] != 0});

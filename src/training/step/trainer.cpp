@@ -12,9 +12,9 @@
 #include "config/schema/print.h"
 #include "data/shards/kept_tokenizer.h"
 #include "distributed/comm/agreement.h"
+#include "training/optimizer/optimizer_facts.h"
 #include "training/step/loss_counts.h"
 #include "training/step/losses.h"
-#include "training/step/optimizer_facts.h"
 
 namespace megatron {
 
@@ -68,7 +68,8 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
       backend_(backend),
       datasets_(datasets),
       replica_(config, grid, backend),
-      batch_memory_(batch_layout(config), micro_batches_per_step(config), *backend.device),
+      batch_memory_(batch_layout_of_rank(family_of(config.model), config, grid.context().rank()),
+                    micro_batches_per_step(config), *backend.device),
       terms_(family_of(config.model).loss_terms(config)),
       schedule_(config),
       learning_rate_(learning_rate_of(config.learning_rate)),

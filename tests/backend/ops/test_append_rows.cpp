@@ -38,3 +38,21 @@ TEMPLATE_TEST_CASE("append_rows: each sample at its offset, nothing else", "[app
   }
   CHECK(written == (3 + 3 + 3 + 1) * heads * d);  // the last sample has room for one
 }
+
+TEMPLATE_TEST_CASE("append_rows: without offsets copies between strides", "[append_rows]", float, BFloat16, Float16) {
+  const Backend backend = make_test_backend();
+  const std::int64_t s = 3, b = 2, heads = 2, d = 5;
+  Owned<TestType> x = random_tensor<TestType>({s, b, (heads + 1) * d}, 1);
+  const Owned<TestType> before = random_tensor<TestType>({s, b, 2 * heads * d}, 2);
+  Owned<TestType> y = before;
+  backend.ops->append_rows({.x = x.tensor().slice(2, d, heads * d).split_last(heads),
+                            .offsets = {},
+                            .y = y.tensor().slice(2, heads * d, heads * d).split_last(heads)});
+  for (std::int64_t row = 0; row < s * b; ++row) {
+    for (std::int64_t i = 0; i < 2 * heads * d; ++i) {
+      const std::int64_t place = row * 2 * heads * d + i;
+      const bool copied = i >= heads * d;
+      REQUIRE(y[place] == (copied ? x[row * (heads + 1) * d + d + i - heads * d] : before[place]));
+    }
+  }
+}

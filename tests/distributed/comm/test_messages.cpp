@@ -35,7 +35,7 @@ TEST_CASE("messages: decisions and texts grow with the logarithm of the job") {
       CHECK(sent([&] { world.broadcast_text("a configuration", 0); }) <= 2 * steps);
       CHECK(sent([&] { world.gather_texts("a host", 0); }) <= 2);
       std::vector<double> wishes(4);
-      CHECK(sent([&] { world.all_reduce_values(wishes, Reduce::maximum); }) <=
+      CHECK(sent([&] { world.all_reduce_values(wishes, kPassedOnMaximum); }) <=
             std::max(7, static_cast<int>(steps) + 1));
     }
   }

@@ -18,7 +18,7 @@ namespace {
 // World ranks of a group's members, in the group's order.
 std::vector<int> members(Communicator& group, int world_rank) {
   std::vector<int> ranks(static_cast<std::size_t>(group.size()));
-  group.all_gather(Tensor(&world_rank, {1}, DType::i32), communicator_cases::tensor_of(ranks));
+  group.all_gather(Tensor(&world_rank, {1}, DType::i32), communicator_cases::tensor_of(ranks), kPassedOn);
   return ranks;
 }
 
@@ -228,24 +228,24 @@ TEST_CASE("counting grid: sizes and ranks of the real one without memory") {
   Arena arena("sizing");
   const Tensor whole = arena.allocate("whole", {1LL << 40}, DType::f32),
                part = arena.allocate("part", {1LL << 37}, DType::f32);
-  grid.tensor().all_reduce(whole);
+  grid.tensor().all_reduce(whole, kPassedOn);
   CHECK(meter.bytes_sent == 2 * 7 * (1LL << 42) / 8);
-  grid.tensor().all_gather(part, whole);
-  grid.tensor().reduce_scatter(whole, part);
+  grid.tensor().all_gather(part, whole, kPassedOn);
+  grid.tensor().reduce_scatter(whole, part, kPassedOn);
   CHECK(meter.bytes_sent == 4 * 7 * (1LL << 42) / 8);
-  grid.tensor().all_to_all(whole, arena.allocate("received", {1LL << 40}, DType::f32));
+  grid.tensor().all_to_all(whole, arena.allocate("received", {1LL << 40}, DType::f32), kPassedOn);
   CHECK(meter.bytes_sent == 5 * 7 * (1LL << 42) / 8);
   CHECK(meter.operations == 4);
-  grid.pipeline().start_send(part, 3, 0).wait();
-  grid.pipeline().start_receive(part, 3, 0).wait();
-  grid.pipeline().broadcast(whole, 0);
+  grid.pipeline().start_send(part, 3, 0, kPassedOn).wait();
+  grid.pipeline().start_receive(part, 3, 0, kPassedOn).wait();
+  grid.pipeline().broadcast(whole, 0, kPassedOn);
   world.barrier();
-  CHECK(world.all_reduce_value(2.5) == 2.5);
+  CHECK(world.all_reduce_value(2.5, kPassedOn) == 2.5);
   CHECK(world.broadcast_text("own", 1023) == "own");
   CountingCommunicator alone(0, 1);  // a group of one copies, but not here
-  alone.all_gather(part, part.slice(0, 0, 1LL << 37));
-  alone.reduce_scatter(part, whole.slice(0, 0, 1LL << 37));
-  alone.all_to_all(part, whole.slice(0, 0, 1LL << 37));
+  alone.all_gather(part, part.slice(0, 0, 1LL << 37), kPassedOn);
+  alone.reduce_scatter(part, whole.slice(0, 0, 1LL << 37), kPassedOn);
+  alone.all_to_all(part, whole.slice(0, 0, 1LL << 37), kPassedOn);
   CHECK_THROWS_AS(world.split(0, 0, "x"), Error);
 }
 

@@ -52,14 +52,16 @@ TEST_CASE("counting communicators plan the buffers of what is in flight together
   const auto tensor = [&](std::int64_t elements) { return Tensor(memory.data(), {elements}, DType::f32); };
   CountingCommunicator group(0, 2);
   CHECK(group.staging_plan().bytes() == 0);
-  group.all_reduce(tensor(1000));
-  group.broadcast(tensor(1 << 20), 0);
-  group.all_to_all(tensor(1 << 20), Tensor(memory.data() + (1 << 20), {1 << 20}, DType::f32));  // holds nothing
+  group.all_reduce(tensor(1000), kPassedOn);
+  group.broadcast(tensor(1 << 20), 0, kPassedOn);
+  group.all_to_all(tensor(1 << 20), Tensor(memory.data() + (1 << 20), {1 << 20}, DType::f32),
+                   kPassedOn);  // holds nothing
   CHECK(group.staging_plan().reductions.count == 1);
   CHECK(group.staging_plan().reductions.bytes_each == 4032);
   {
-    Pending a = group.start_all_reduce(tensor(10)), b = group.start_reduce_scatter(tensor(4 << 20), tensor(2 << 20)),
-            c = group.start_all_reduce(tensor(10));
+    Pending a = group.start_all_reduce(tensor(10), kPassedOn),
+            b = group.start_reduce_scatter(tensor(4 << 20), tensor(2 << 20), kPassedOn),
+            c = group.start_all_reduce(tensor(10), kPassedOn);
     for (Pending* pending : {&a, &b, &c}) pending->wait();
   }
   CHECK(group.staging_plan().reductions.count == 2);  // the third waits for its turn

@@ -25,7 +25,7 @@ std::pair<ErrorKind, std::string> error_of(int ranks, const std::function<void(C
 
 float sum_of_ones(Communicator& group) {
   float value = 1;
-  group.all_reduce(Tensor(&value, {1}, DType::f32));
+  group.all_reduce(Tensor(&value, {1}, DType::f32), kPassedOn);
   return value;
 }
 
@@ -51,7 +51,7 @@ TEST_CASE("threads: a failing rank wakes waiting ranks and its error is reported
       try {
         if (world.rank() == 1) {
           float value = 0;
-          group->start_receive(Tensor(&value, {1}, DType::f32), failing, 0).wait();
+          group->start_receive(Tensor(&value, {1}, DType::f32), failing, 0, kPassedOn).wait();
         } else {
           sum_of_ones(world.rank() == 2 ? *group : world);
         }
@@ -74,7 +74,7 @@ TEST_CASE("threads: a failing rank wakes waiting ranks and its error is reported
 TEST_CASE("threads: operations in flight are abandoned when their rank throws") {
   const auto [kind, message] = error_of(3, [&](Communicator& world) {
     std::vector<float> values(100000, 1.0F);
-    const Pending sum = world.start_all_reduce(communicator_cases::tensor_of(values));
+    const Pending sum = world.start_all_reduce(communicator_cases::tensor_of(values), kPassedOn);
     if (world.rank() == 1) fail(ErrorKind::numerics, "loss is not a number");
     world.barrier();
     throw Error(ErrorKind::internal, "the barrier let a rank through");
@@ -100,7 +100,7 @@ TEST_CASE("threads: waiting for an absent rank is an error with group and verb")
       2,
       [](Communicator& world) {
         float value = 0;
-        if (world.rank() == 0) world.start_receive(Tensor(&value, {1}, DType::f32), 1, 5).wait();
+        if (world.rank() == 0) world.start_receive(Tensor(&value, {1}, DType::f32), 1, 5, kPassedOn).wait();
       },
       200ms);
   CHECK(receive_kind == ErrorKind::communication);
@@ -110,7 +110,7 @@ TEST_CASE("threads: waiting for an absent rank is an error with group and verb")
 TEST_CASE("threads: ranks that disagree about the operation are told") {
   const auto [kind, message] = error_of(2, [](Communicator& world) {
     std::vector<float> values(world.rank() == 0 ? 7 : 8);
-    world.all_reduce(communicator_cases::tensor_of(values));
+    world.all_reduce(communicator_cases::tensor_of(values), kPassedOn);
   });
   CHECK(kind == ErrorKind::internal);
   CHECK(message.find("of 7 f32") != std::string::npos);
@@ -118,7 +118,7 @@ TEST_CASE("threads: ranks that disagree about the operation are told") {
 
   const auto [exchange_kind, exchange_message] = error_of(2, [](Communicator& world) {
     std::vector<float> send(world.rank() == 0 ? 8 : 10), receive(send.size());
-    world.all_to_all(communicator_cases::tensor_of(send), communicator_cases::tensor_of(receive));
+    world.all_to_all(communicator_cases::tensor_of(send), communicator_cases::tensor_of(receive), kPassedOn);
   });
   CHECK(exchange_kind == ErrorKind::internal);
   CHECK(exchange_message.find("all-to-all of 4 f32") != std::string::npos);
@@ -126,8 +126,8 @@ TEST_CASE("threads: ranks that disagree about the operation are told") {
 
   const auto [size_kind, size_message] = error_of(2, [](Communicator& world) {
     std::vector<float> values(world.rank() == 0 ? 7 : 8);
-    if (world.rank() == 0) world.start_send(communicator_cases::tensor_of(values), 1, 0).wait();
-    if (world.rank() == 1) world.start_receive(communicator_cases::tensor_of(values), 0, 0).wait();
+    if (world.rank() == 0) world.start_send(communicator_cases::tensor_of(values), 1, 0, kPassedOn).wait();
+    if (world.rank() == 1) world.start_receive(communicator_cases::tensor_of(values), 0, 0, kPassedOn).wait();
   });
   CHECK(size_kind == ErrorKind::communication);
   CHECK(size_message.find("expects 32 bytes from rank 0 on channel 0 but gets 28") != std::string::npos);
@@ -140,36 +140,36 @@ TEST_CASE("communicators refuse what they cannot do") {
     CHECK(kind == ErrorKind::internal);
     CHECK(message.find(word) != std::string::npos);
   };
-  refused([](Communicator& world) { world.all_reduce(Tensor()); }, "absent");
+  refused([](Communicator& world) { world.all_reduce(Tensor(), kPassedOn); }, "absent");
   refused(
       [](Communicator& world) {
         std::vector<float> values(16);
-        world.all_reduce(Tensor(values.data(), {4, 4}, DType::f32).slice(1, 0, 2));
+        world.all_reduce(Tensor(values.data(), {4, 4}, DType::f32).slice(1, 0, 2), kPassedOn);
       },
       "not contiguous");
   refused(
       [](Communicator& world) {
         std::vector<std::uint8_t> values(4);
-        world.all_reduce(Tensor(values.data(), {4}, DType::u8));
+        world.all_reduce(Tensor(values.data(), {4}, DType::u8), kPassedOn);
       },
       "u8");
   refused(
       [](Communicator& world) {
         std::vector<float> values(16);
-        world.all_gather(Tensor(values.data(), {5}, DType::f32), Tensor(values.data(), {11}, DType::f32));
+        world.all_gather(Tensor(values.data(), {5}, DType::f32), Tensor(values.data(), {11}, DType::f32), kPassedOn);
       },
       "is not 2 parts");
   refused(
       [](Communicator& world) {
         std::vector<float> values(16);
         const Tensor whole(values.data(), {16}, DType::f32);
-        world.reduce_scatter(whole, whole.slice(0, 4, 8));
+        world.reduce_scatter(whole, whole.slice(0, 4, 8), kPassedOn);
       },
       "overlap");
   refused(
       [](Communicator& world) {
         float value = 0;
-        world.start_send(Tensor(&value, {1}, DType::f32), world.rank(), 0).wait();
+        world.start_send(Tensor(&value, {1}, DType::f32), world.rank(), 0, kPassedOn).wait();
       },
       "oneself");
 }

@@ -54,14 +54,14 @@ class ThroughDevice final : public Communicator {
     Trip trip;
     trip.there = take(values, trip.memory);
     trip.home = values.data();
-    trip.pending = staged_.start_all_reduce(trip.there, reduce);
+    trip.pending = staged_.start_all_reduce(trip.there, passed_on(reduce));
     return keep(std::move(trip));
   }
   std::uint64_t do_all_gather(ConstTensor part, Tensor whole) override {
     Trip trip;
     trip.there = take(whole, trip.memory);
     trip.home = whole.data();
-    trip.pending = staged_.start_all_gather(take_part(part, whole, trip.there, trip.second), trip.there);
+    trip.pending = staged_.start_all_gather(take_part(part, whole, trip.there, trip.second), trip.there, kPassedOn);
     return keep(std::move(trip));
   }
   std::uint64_t do_reduce_scatter(ConstTensor whole, Tensor part) override {
@@ -69,33 +69,33 @@ class ThroughDevice final : public Communicator {
     const Tensor whole_there = take(whole, trip.memory);
     trip.there = take_part(part, whole, whole_there, trip.second);
     trip.home = part.data();
-    trip.pending = staged_.start_reduce_scatter(whole_there, trip.there);
+    trip.pending = staged_.start_reduce_scatter(whole_there, trip.there, kPassedOn);
     return keep(std::move(trip));
   }
   std::uint64_t do_broadcast(Tensor values, int root) override {
     Trip trip;
     trip.there = take(values, trip.memory);
     trip.home = values.data();
-    trip.pending = staged_.start_broadcast(trip.there, root);
+    trip.pending = staged_.start_broadcast(trip.there, root, kPassedOn);
     return keep(std::move(trip));
   }
   std::uint64_t do_all_to_all(ConstTensor send, Tensor receive) override {
     Trip trip;
     trip.there = take(receive, trip.memory);
     trip.home = receive.data();
-    trip.pending = staged_.start_all_to_all(take(send, trip.second), trip.there);
+    trip.pending = staged_.start_all_to_all(take(send, trip.second), trip.there, kPassedOn);
     return keep(std::move(trip));
   }
   std::uint64_t do_send(ConstTensor values, int to, int channel) override {
     Trip trip;
-    trip.pending = staged_.start_send(take(values, trip.memory), to, channel);
+    trip.pending = staged_.start_send(take(values, trip.memory), to, channel, kPassedOn);
     return keep(std::move(trip));
   }
   std::uint64_t do_receive(Tensor values, int from, int channel) override {
     Trip trip;
     trip.there = take(values, trip.memory);
     trip.home = values.data();
-    trip.pending = staged_.start_receive(trip.there, from, channel);
+    trip.pending = staged_.start_receive(trip.there, from, channel, kPassedOn);
     return keep(std::move(trip));
   }
   void do_barrier() override { staged_.barrier(); }
@@ -159,7 +159,7 @@ TEST_CASE("staged: operations before the start are in it and later ones follow")
     const Tensor before = memory.tensor({count}, DType::f32, static_cast<std::size_t>(count) * sizeof(float));
     const Tensor after = memory.tensor({count}, DType::f32, 2 * static_cast<std::size_t>(count) * sizeof(float));
     ops.fill(sum, staged.rank() + 1);
-    Pending pending = staged.start_all_reduce(sum);
+    Pending pending = staged.start_all_reduce(sum, kPassedOn);
     ops.fill(before, 7);  // something else, under it
     pending.wait();
     ops.copy(sum, after);
@@ -170,13 +170,13 @@ TEST_CASE("staged: operations before the start are in it and later ones follow")
     // nothing else has made its operations run.
     ops.fill(after, staged.rank());
     if (staged.rank() % 2 == 0) {
-      staged.start_send(after, staged.rank() + 1, 0).wait();
+      staged.start_send(after, staged.rank() + 1, 0, kPassedOn).wait();
       ops.fill(after, -1);
       return;
     }
     ops.fill(sum, 100);
     ops.copy(sum, before);
-    staged.start_receive(sum, staged.rank() - 1, 0).wait();
+    staged.start_receive(sum, staged.rank() - 1, 0, kPassedOn).wait();
     expect(fetch(*backend.device, before)[0] == 100, "the message came before its place was free");
     const auto wanted = static_cast<float>(staged.rank() - 1);
     expect(fetch(*backend.device, sum) == std::vector<float>(static_cast<std::size_t>(count), wanted), "message");
@@ -191,9 +191,9 @@ TEST_CASE("staged: the host does not wait for its device") {
     backend.ops->fill(values, 1);
     const int before = device.host_waits();
     for (int i = 0; i < 5; ++i) {
-      staged.all_reduce(values);
-      staged.broadcast(values, 1);
-      staged.all_to_all(values, exchanged);
+      staged.all_reduce(values, kPassedOn);
+      staged.broadcast(values, 1, kPassedOn);
+      staged.all_to_all(values, exchanged, kPassedOn);
     }
     expect(device.host_waits() == before, "{} waits for the device", device.host_waits() - before);
     expect(fetch(device, values)[1023] == 32, "sums of sums");
@@ -205,14 +205,14 @@ TEST_CASE("staged: pinned buffers are as planned whatever is in flight") {
   const auto play = [](Communicator& group, const std::function<Tensor(std::int64_t)>& tensor) {
     const int rank = group.rank(), size = group.size();
     std::vector<Pending> pending;
-    pending.push_back(group.start_all_reduce(tensor(2500000)));
-    pending.push_back(group.start_all_gather(tensor(1000), tensor(1000 * size)));
-    pending.push_back(group.start_send(tensor(1500), (rank + 1) % size, 0));
-    pending.push_back(group.start_send(tensor(1600), (rank + 1) % size, 0));
-    pending.push_back(group.start_receive(tensor(1500), (rank + size - 1) % size, 0));
-    pending.push_back(group.start_receive(tensor(1600), (rank + size - 1) % size, 0));
-    pending.push_back(group.start_broadcast(tensor(700), 0));
-    pending.push_back(group.start_all_to_all(tensor(1200), tensor(2400).slice(0, 0, 1200)));
+    pending.push_back(group.start_all_reduce(tensor(2500000), kPassedOn));
+    pending.push_back(group.start_all_gather(tensor(1000), tensor(1000 * size), kPassedOn));
+    pending.push_back(group.start_send(tensor(1500), (rank + 1) % size, 0, kPassedOn));
+    pending.push_back(group.start_send(tensor(1600), (rank + 1) % size, 0, kPassedOn));
+    pending.push_back(group.start_receive(tensor(1500), (rank + size - 1) % size, 0, kPassedOn));
+    pending.push_back(group.start_receive(tensor(1600), (rank + size - 1) % size, 0, kPassedOn));
+    pending.push_back(group.start_broadcast(tensor(700), 0, kPassedOn));
+    pending.push_back(group.start_all_to_all(tensor(1200), tensor(2400).slice(0, 0, 1200), kPassedOn));
     for (Pending& one : pending) one.wait();
   };
   CountingCommunicator counting(0, 4, "world", true);
@@ -253,7 +253,7 @@ TEST_CASE("staged: an all-to-all pins memory for what goes out and comes in") {
   CountingCommunicator counting(0, 4, "world", true);
   Arena arena("sizing");
   const Tensor from = arena.allocate("from", {elements}, DType::f32), to = arena.allocate("to", {elements}, DType::f32);
-  counting.all_to_all(from, to);
+  counting.all_to_all(from, to, kPassedOn);
   const StagingPlan plan = counting.staging_plan();
   CHECK(plan.reductions.bytes() == 0);
   CHECK(plan.pinned.count == 2);
@@ -264,8 +264,10 @@ TEST_CASE("staged: an all-to-all pins memory for what goes out and comes in") {
     const auto bytes = static_cast<std::size_t>(elements) * sizeof(float);
     const Buffer send(device, bytes), first(device, bytes), second(device, bytes);
     backend.ops->fill(send.tensor({elements}, DType::f32), staged.rank());
-    Pending one = staged.start_all_to_all(send.tensor({elements}, DType::f32), first.tensor({elements}, DType::f32));
-    Pending two = staged.start_all_to_all(send.tensor({elements}, DType::f32), second.tensor({elements}, DType::f32));
+    Pending one =
+        staged.start_all_to_all(send.tensor({elements}, DType::f32), first.tensor({elements}, DType::f32), kPassedOn);
+    Pending two =
+        staged.start_all_to_all(send.tensor({elements}, DType::f32), second.tensor({elements}, DType::f32), kPassedOn);
     one.wait();
     two.wait();
     expect(device.pinned_bytes() == plan.pinned.bytes(), "{} bytes of pinned memory, {} planned", device.pinned_bytes(),
@@ -281,7 +283,7 @@ TEST_CASE("staged: an all-to-all pins memory for what goes out and comes in") {
 TEST_CASE("staged: control values need no device") {
   CHECK_NOTHROW(on_devices(3, Copies::late, [](Communicator& staged, Backend& backend) {
     auto& device = dynamic_cast<SeparateDevice&>(*backend.device);
-    expect(staged.all_reduce_value(staged.rank()) == 3, "sum of values");
+    expect(staged.all_reduce_value(staged.rank(), kPassedOn) == 3, "sum of values");
     expect(staged.broadcast_text(staged.rank() == 1 ? "text" : "", 1) == "text", "text");
     staged.barrier();
     expect(device.pinned_bytes() == 0, "{} bytes of pinned memory for it", device.pinned_bytes());
@@ -295,9 +297,9 @@ TEST_CASE("staged: a failing rank wakes those waiting and its error is reported"
       const Tensor values = memory.tensor({1024}, DType::f32);
       backend.ops->fill(values, 1);
       const auto group = staged.split(0, 0, "group");
-      Pending other = group->start_all_reduce(memory.tensor({512}, DType::f32));
+      Pending other = group->start_all_reduce(memory.tensor({512}, DType::f32), kPassedOn);
       if (staged.rank() == 2) fail(ErrorKind::data, "shard is gone");
-      staged.all_reduce(values);
+      staged.all_reduce(values, kPassedOn);
     });
     FAIL("nothing was thrown");
   } catch (const Error& error) {

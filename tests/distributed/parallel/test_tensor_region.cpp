@@ -50,7 +50,7 @@ RankResults enter_and_leave(const TensorRegion& region) {
   const Tensor share = region.partial_sum_buffer(arena, y);
   results.alias_share = share.data() == y.tensor().data();
   for (std::int64_t i = 0; i < share.elements(); ++i) share.as<float>()[i] = share_value(region.rank(), i);
-  region.start_leave(share, y).wait();
+  region.start_leave(share, y, kOutputShares).wait();
   results.left = y.copied_values();
   results.arena_bytes = arena.used();
   return results;
@@ -139,6 +139,6 @@ TEST_CASE("a share that is not the sum's own memory is refused where it must be"
     const ProcessGrid grid(world, {});
     const TensorRegion region(grid, false);
     Owned<float> a({4}), b({4});
-    CHECK_THROWS_AS(region.start_leave(a, b), Error);
+    CHECK_THROWS_AS(region.start_leave(a, b, kOutputShares), Error);
   });
 }

@@ -276,14 +276,14 @@ TEST_CASE("communicators tell what they wait in, groups split off included", "[f
     float value = 1;
     const Tensor tensor(&value, {1}, DType::f32);
     if (world.rank() == 1) {
-      group->start_receive(tensor, 0, 3).wait();
-      world.all_reduce_value(1);
+      group->start_receive(tensor, 0, 3, kPassedOn).wait();
+      world.all_reduce_value(1, kPassedOn);
       world.barrier();
     } else {
       CHECK(seen("waits in receive 'pipeline' of 4 bytes from its rank 0"));
-      group->start_send(tensor, 1, 3).wait();
+      group->start_send(tensor, 1, 3, kPassedOn).wait();
       CHECK(seen("waits in all-reduce 'world' of 8 bytes"));
-      world.all_reduce_value(1);
+      world.all_reduce_value(1, kPassedOn);
       CHECK(seen("waits in barrier 'world'"));
       world.barrier();
     }

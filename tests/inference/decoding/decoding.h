@@ -7,6 +7,7 @@
 
 #include "backend/ops/backends.h"
 #include "distributed/comm/thread_communicator.h"
+#include "distributed/parallel/checked_collectives.h"
 #include "inference/decoding/decoder.h"
 #include "inference/decoding/inference_model.h"
 #include "support/catch.h"
@@ -63,8 +64,11 @@ inline void decode(const std::string& run, const Layout& layout, DType type, con
     config.run.device = separate ? "cuda" : "cpu";
     GridShape shape = grid_shape(config);
     shape.data = layout.data;
-    Decoder decoder(config, shape, world, compute_of(world, separate), type, sizes);
+    Compute compute = compute_of(world, separate);
+    Device& device = *compute.backend.device;
+    Decoder decoder(config, shape, world, std::move(compute), type, sizes);
     decoder.load(world, checkpoint);
+    const CheckedCollectives checks(decoder.grid(), device);
     body(decoder);
   });
 }

@@ -104,3 +104,60 @@ TEST_CASE("batch layout: a field left out or of another form is not found") {
   other.shape = FieldShape::rows_by_samples;
   require_error(ErrorKind::internal, {"in another form"}, [&] { layout.offset(other, 0); });
 }
+
+TEST_CASE("batch layout: a context rank has two chunks of every sequence") {
+  // 8 rows on 2 ranks: chunks of 2; rank 0 has rows 0 1 6 7, rank 1 has 2 3 4 5.
+  BatchLayout whole = some(0b011011);
+  whole.fields.push_back({.name = "labels", .view = &Rows::labels, .shape = FieldShape::labels});
+  whole.fields.push_back({.name = "lengths", .view = &Rows::lengths, .shape = FieldShape::samples});
+  whole.sizes = {.rows = {8}, .samples = 3};
+  const BatchBuffer all(whole, 1, host_memory());
+  const MicroBatch batch = all.view(whole, whole.sizes, 0);
+  const auto numbers = [](const ConstTensor& x) { return static_cast<std::int32_t*>(const_cast<void*>(x.data())); };
+  for (std::int32_t row = 0; row < 8; ++row) {
+    for (std::int32_t j = 0; j < 3; ++j) {
+      numbers(batch.main.tokens)[row * 3 + j] = 10 * row + j;
+      numbers(batch.main.document_starts)[j * 8 + row] = 100 * j + row;
+    }
+  }
+  for (std::int32_t j = 0; j < 3; ++j) {
+    numbers(batch.main.labels)[j] = 7 + j;
+    numbers(batch.main.lengths)[j] = 5 + j;
+  }
+  const std::vector<std::int32_t> rows_of_ranks[] = {{0, 1, 6, 7}, {2, 3, 4, 5}};
+  for (int rank = 0; rank < 2; ++rank) {
+    CAPTURE(rank);
+    const std::vector<std::int32_t>& rows = rows_of_ranks[rank];
+    const BatchLayout layout = whole.divided({2, rank});
+    CHECK(layout.whole().fields.size() == whole.fields.size());
+    CHECK(layout.whole().sizes.rows[0] == 8);
+    CHECK(layout.sizes.rows[0] == 4);
+    const BatchBuffer buffer(layout, 2, host_memory());
+    buffer.write_row_numbers([](void* to, const void* values, std::size_t bytes) { std::memcpy(to, values, bytes); });
+    cut_batch(batch, buffer, layout.sizes, 1);
+    const MicroBatch own = buffer.view(layout, layout.sizes, 1);
+    REQUIRE(own.main.tokens.shape() == Shape{4, 3});
+    REQUIRE(own.main.document_starts.shape() == Shape{2, 3, 2});
+    REQUIRE(own.main.chunk_starts.shape() == Shape{2, 3});
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const std::int32_t row = rows[static_cast<std::size_t>(i)];
+      CHECK(numbers(own.main.positions)[i] == row);
+      for (std::int32_t j = 0; j < 3; ++j) {
+        CHECK(numbers(own.main.tokens)[i * 3 + j] == 10 * row + j);
+        CHECK(numbers(own.main.position_ids)[i * 3 + j] == row);
+        CHECK(numbers(own.main.document_starts)[(i / 2 * 3 + j) * 2 + i % 2] == 100 * j + row);
+        CHECK(numbers(own.main.chunk_starts)[i / 2 * 3 + j] == rows[static_cast<std::size_t>(i / 2 * 2)]);
+      }
+    }
+    for (std::int32_t j = 0; j < 3; ++j) {
+      CHECK(numbers(own.main.labels)[j] == (rank == 0 ? 7 + j : -1));  // the class is told from the first row
+      CHECK(numbers(own.main.lengths)[j] == 5 + j);
+    }
+    // Half as long, as a curriculum has it: chunks of one row, whose numbers are other ones.
+    const BatchSizes shorter = layout.sizes.with_sequence(4);
+    CHECK(row_numbers(*layout.find(&Rows::positions), shorter) ==
+          (rank == 0 ? std::vector<std::int32_t>{0, 3} : std::vector<std::int32_t>{1, 2}));
+  }
+  CHECK(whole.divided({1, 0}).fields.size() == whole.fields.size());
+  CHECK_THROWS_AS(whole.divided({3, 0}), Error);  // 8 rows are no 6 chunks
+}

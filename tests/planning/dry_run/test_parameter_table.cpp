@@ -3,12 +3,12 @@
 
 #include <sstream>
 
+#include "planning/dry_run/group_members.h"
 #include "planning/dry_run/plan_text.h"
 #include "support/catch.h"
 #include "support/require_error.h"
 #include "training/optimizer/parameter_groups.h"
 #include "training/step/grid.h"
-#include "training/step/group_members.h"
 #include "training/step/memory_layout.h"
 
 using namespace megatron;
@@ -220,7 +220,7 @@ TEST_CASE("parameter groups: told by selection, and refused without members") {
   layout.groups = {group_with_rule({"layers.*.mlp.up.weight"}, "sgd"),
                    {.roles = {"vector", "embedding"}, .names = {}, .learning_rate_factor = 0.5}};
   CHECK(describe_groups(config_of(layout)) ==
-        R"(group 0   names = ["layers.*.mlp.up.weight"]: sgd, weight decay 0.1, 4 tensors, 16384 elements
+        R"(group 0   names = ["layers.*.mlp.up.weight"]: sgd, momentum 0.9, weight decay 0.1, 4 tensors, 16384 elements
 group 1   roles = ["vector", "embedding"]: adamw, 0.5 × learning rate, weight decay 0.1 of 2, 26 tensors, 3712 elements
 no group  adamw, weight decay 0.1 of 20, 38 tensors, 33344 elements
 )");

@@ -91,6 +91,27 @@ TEST_CASE("plan text: one rank's model, batch, length and saves") {
   CHECK(line(plan, "recompute") == "");
 }
 
+TEST_CASE("plan: a stage has the memory of its fullest copies") {
+  Config config = planned_run();
+  config.train.global_batch_size = 6;
+  config.optimizer.name = "muon";
+  config.optimizer.distributed = config.checkpoint.async = true;
+  const Config whole = resolved(config, 3);
+  const MemoryPlan first = plan_memory(whole, grid_shape(whole), {});
+  const MemoryPlan stage = plan_stages(whole, grid_shape(whole)).at(0);
+  CHECK(stage.snapshot > first.snapshot);
+  CHECK((static_cast<const MemoryUse&>(stage) == first.fullest));
+}
+
+TEST_CASE("plan text: the momentum of rules that have one, given or their own") {
+  Config config = planned_run();
+  CHECK(line(plan_of(config, 1), "optimizer") == "");
+  config.optimizer.name = "muon";
+  CHECK(line(plan_of(config, 1), "optimizer") == "muon, momentum 0.95");
+  config.optimizer.momentum = 0.8;
+  CHECK(line(plan_of(config, 1), "optimizer") == "muon, momentum 0.8");
+}
+
 TEST_CASE("plan text: memory is 4 bytes per weight and gradient, 8 of moments") {
   // 53440 parameters: 208.75 KiB of weights, with the gaps of alignment still less than 209.5.
   CHECK_THAT(memory_of(plan_of(planned_run(), 1), 0), StartsWith("209 KiB 209 KiB 418 KiB "));

@@ -191,6 +191,25 @@ TEST_CASE("search: slow links keep a small model whole and little memory cuts it
                     Contains("no layout of 77 ranks is allowed for this run"));
 }
 
+TEST_CASE("search: context ranks are tried as far as the run has them") {
+  Config config = small_model();
+  const SearchSettings settings{.ranks = 8, .results = 100000};
+  const auto most_of = [&] {
+    std::int64_t most = 1;
+    for (const PlannedLayout& layout : search_layouts(config, machine(), settings).best) {
+      most = std::max(most, layout.config.parallel.context);
+    }
+    return most;
+  };
+  CHECK(most_of() == 1);
+  config.parallel.context = 4;
+  CHECK(most_of() == 4);
+  // Memory as planned, to the byte.
+  config.parallel.tensor = 2;
+  const Config divided = resolved(config, 8);
+  CHECK(record_layout(divided, 8).most_bytes() == plan_memory(divided, grid_shape(divided), {}).total());
+}
+
 TEST_CASE("search: the result is an input file that parses with the printed plan") {
   const Hardware hardware = machine();
   const SearchResult result = search_layouts(small_model(), hardware, {.ranks = 16});

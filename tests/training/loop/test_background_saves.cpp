@@ -193,6 +193,12 @@ TEST_CASE("background saves: copied memory is planned to the byte on every rank"
     const std::size_t planned = separate ? plan.host - without.host : plan.snapshot;
     internal_check(bytes > 0 && planned == bytes, "another number of bytes is planned");
     internal_check(plan.total() - without.total() == (separate ? 0 : bytes), "it is not in the total, or twice");
+    const MemoryUse &fullest = plan.fullest, &fullest_without = without.fullest;
+    constexpr Partial kBytesSaved{"bytes that a copy saves", Group::copies, Reduce::maximum};
+    const auto most = static_cast<std::size_t>(grid.copies().all_reduce_value(static_cast<double>(bytes), kBytesSaved));
+    internal_check(
+        !config.optimizer.distributed || (separate ? fullest.host - fullest_without.host : fullest.snapshot) == most,
+        "the fullest copy is planned with another number of bytes");
     internal_check(separate ? used.host >= bytes && used.snapshot == 0 : used.snapshot == bytes, "it is not held");
   });
 }

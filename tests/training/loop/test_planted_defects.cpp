@@ -1,5 +1,6 @@
 // Defects of the kinds that parallel trainers have had, planted one by one into a layout: --verify finds each of them,
-// and verifies the same layout without it. So it does where a defect is one of 16 bits alone.
+// and verifies the same layout without it: by comparing with one rank alone, and by what the check of collectives says
+// first. So it does where a defect is one of 16 bits alone. Planted errors for the check by itself: tests/parity.
 #include "backend/ops/backends.h"
 #include "distributed/comm/thread_communicator.h"
 #include "support/catch.h"
@@ -18,7 +19,8 @@ struct Planted {
   std::function<void(DefectiveOps& ops)> operations;  ///< the last rank's
 };
 
-void verify_with(int ranks, const Config& input, const Planted& planted, bool in_16_bits = false) {
+void verify_with(int ranks, const Config& input, const Planted& planted, bool in_16_bits = false,
+                 bool check_collectives = false) {
   run_as_threads(ranks, [&](Communicator& threads) {
     Onset onset{in_16_bits};
     DefectiveCommunicator world(threads, planted.communication, onset);
@@ -30,15 +32,20 @@ void verify_with(int ranks, const Config& input, const Planted& planted, bool in
     Compute compute{Backend(std::move(cpu.device), std::move(ops)), TransportKind::host, nullptr, ""};
     Log log(false);
     internal_check(verify_layout_on(run.config, world, compute, *run.datasets,
-                                    {.host = "node07", .version = "0", .job = {}}, log) == 0,
+                                    {.host = "node07", .version = "0", .job = {}}, log, check_collectives) == 0,
                    "an exit code without an error");
   });
 }
 
 /// The layout is verified as it is, and not with the defect, of which `finding` is said in fp32. A defect of 16 bits
-/// alone is found there.
-void check_found(int ranks, Config config, const Planted& defect, const std::string& finding) {
+/// alone is found there. `checked`: what is said of it in fp32 with the check of collectives; empty: the same, since
+/// the check does not see it.
+void check_found(int ranks, Config config, const Planted& defect, const std::string& finding,
+                 const std::string& checked = "") {
   verify_with(ranks, config, {});
+  verify_with(ranks, config, {}, false, /*check_collectives=*/true);
+  require_error(ErrorKind::numerics, {checked.empty() ? finding : checked},
+                [&] { verify_with(ranks, config, defect, false, /*check_collectives=*/true); });
   require_error(ErrorKind::numerics, {"in fp32, this layout does not train what one rank trains", finding},
                 [&] { verify_with(ranks, config, defect); });
   for (const char* const precision : {"bf16", "fp16"}) {
@@ -67,7 +74,8 @@ TEST_CASE("--verify finds partial gradients of norms that are not summed") {
   defect.communication.forgets_all_reduce = [](const Tensor& values, Reduce reduce) {
     return is_sum(DType::f32, values, reduce) && values.shape().rank() == 1;  // the head's sums are a matrix
   };
-  check_found(2, config, defect, "backward from the loss, the first that is off is final_norm.bias");
+  check_found(2, config, defect, "backward from the loss, the first that is off is final_norm.bias",
+              "gradient_reducer.cpp:");
 }
 
 TEST_CASE("--verify finds a tied table's gradients that are not summed") {
@@ -75,7 +83,7 @@ TEST_CASE("--verify finds a tied table's gradients that are not summed") {
   Planted defect;
   defect.communication.group = "tie 0";
   defect.communication.forgets_all_reduce = [](const Tensor&, Reduce) { return true; };
-  check_found(2, small_run(folder, 1, 2), defect, "the only one is embedding.word.weight");
+  check_found(2, small_run(folder, 1, 2), defect, "the only one is embedding.word.weight", "gradient_reducer.cpp:");
 }
 
 TEST_CASE("--verify finds shared key heads' gradients that are not summed") {
@@ -85,17 +93,18 @@ TEST_CASE("--verify finds shared key heads' gradients that are not summed") {
   Planted defect;
   defect.communication.group = "kv_replicas";
   defect.communication.forgets_all_reduce = [](const Tensor&, Reduce) { return true; };
-  check_found(2, config, defect, "layers.3.attention.value");
+  check_found(2, config, defect, "layers.3.attention.value", "gradient_reducer.cpp:");
 }
 
 TEST_CASE("--verify finds gradients that are divided by the number of ranks") {
   const ShardFolder folder;
   Planted defect;
   defect.communication.group = "data";
-  defect.communication.after_all_reduce = [](Tensor values, int ranks) {
+  defect.communication.after_sum = [](Tensor values, int ranks) {
     for (std::int64_t i = 0; i < values.elements(); ++i) values.as<float>()[i] /= static_cast<float>(ranks);
   };
-  check_found(2, small_run(folder, 1, 1), defect, "the first that is off is final_norm.bias, by 5.0e-01");
+  check_found(2, small_run(folder, 1, 1), defect, "the first that is off is final_norm.bias, by 5.0e-01",
+              "gradient_reducer.cpp:");
 }
 
 TEST_CASE("--verify finds a count of targets that is not summed") {
@@ -107,7 +116,7 @@ TEST_CASE("--verify finds a count of targets that is not summed") {
   defect.communication.forgets_all_reduce = [](const Tensor& values, Reduce reduce) {
     return is_sum(DType::f64, values, reduce);
   };
-  check_found(2, config, defect, "the loss of step 1");
+  check_found(2, config, defect, "the loss of step 1", "loss_counts.cpp:");
 }
 
 TEST_CASE("--verify finds a norm that leaves out the other ranks' gradients") {
@@ -117,7 +126,7 @@ TEST_CASE("--verify finds a norm that leaves out the other ranks' gradients") {
   defect.communication.forgets_all_reduce = [](const Tensor& values, Reduce reduce) {
     return is_sum(DType::f64, values, reduce);
   };
-  check_found(2, small_run(folder, 2, 1), defect, "the gradient norm of step 1");
+  check_found(2, small_run(folder, 2, 1), defect, "the gradient norm of step 1", "update_step.cpp:");
 }
 
 TEST_CASE("--verify finds a micro-batch that was lost for another") {
@@ -125,7 +134,7 @@ TEST_CASE("--verify finds a micro-batch that was lost for another") {
   Planted defect;
   defect.communication.group = "pipeline";
   defect.communication.repeats_received_messages = true;
-  check_found(2, small_run(folder, 1, 2), defect, "the loss of step 1");
+  check_found(2, small_run(folder, 1, 2), defect, "the loss of step 1", "executor.cpp:");
 }
 
 TEST_CASE("--verify finds gathered parameters in the wrong order") {
@@ -135,7 +144,7 @@ TEST_CASE("--verify finds gathered parameters in the wrong order") {
   Planted defect;
   defect.communication.group = "data";
   defect.communication.swaps_gathered_parts = true;
-  check_found(2, config, defect, "the loss of step 2");
+  check_found(2, config, defect, "the loss of step 2", "parameter_all_gather.cpp:");
 }
 
 TEST_CASE("--verify finds a dropout mask of other samples") {
@@ -166,7 +175,7 @@ TEST_CASE("--verify finds words that are looked up one row off") {
   const ShardFolder folder;
   Planted defect;
   defect.operations = [](DefectiveOps& ops) { ops.with_embedding = [](std::int64_t& first_row) { ++first_row; }; };
-  check_found(2, small_run(folder, 2, 1), defect, "the loss of step 1");
+  check_found(2, small_run(folder, 2, 1), defect, "the loss of step 1", "rows that all tensor ranks have");
 }
 
 TEST_CASE("--verify finds an update that forgets weight decay") {
@@ -174,7 +183,7 @@ TEST_CASE("--verify finds an update that forgets weight decay") {
   Config config = small_run(folder, 2, 1);
   Planted defect;
   defect.operations = [](DefectiveOps& ops) { ops.with_adamw = [](AdamWArgs& args) { args.weight_decay = 0; }; };
-  check_found(2, config, defect, "from the same gradients");
+  check_found(2, config, defect, "from the same gradients", "rows that all tensor ranks have");
 }
 
 TEST_CASE("--verify finds an update that counts itself wrong") {
@@ -183,4 +192,11 @@ TEST_CASE("--verify finds an update that counts itself wrong") {
   Planted defect;
   defect.operations = [](DefectiveOps& ops) { ops.with_adamw = [](AdamWArgs& args) { ++args.step; }; };
   check_found(2, config, defect, "from the same gradients");
+}
+
+TEST_CASE("--verify finds a mean that a rank has over its own samples") {
+  const ShardFolder folder;
+  Planted defect;
+  defect.operations = [](DefectiveOps& ops) { ops.with_loss_scale = [](float& scale) { scale *= 2; }; };
+  check_found(2, small_run(folder, 1, 1), defect, "the first that is off is final_norm.bias");
 }

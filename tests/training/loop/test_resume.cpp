@@ -110,6 +110,16 @@ TEST_CASE("a run is resumed with the optimizer that it began with, or refused", 
   lion.optimizer.name = "lion";
   require_error(ErrorKind::checkpoint, {"optimizer.name = \"sgd\", this run has \"lion\"", "initialize_from"},
                 [&] { train(lion, at(folder.file("sgd"), 2), folder.file("other")); });
+  // Equal parts of AdamW's states are not those of whole matrices, nor the other way round.
+  const Config equal_parts = with_mode(config, {"", 1, 2, 1, true});
+  Config matrices = equal_parts;
+  matrices.optimizer.name = "muon";
+  train(equal_parts, "", folder.file("equal parts"));
+  train(matrices, "", folder.file("matrices"));
+  require_error(ErrorKind::checkpoint, {"optimizer.name = \"adamw\", this run has \"muon\"", "initialize_from"},
+                [&] { train(matrices, at(folder.file("equal parts"), 2), folder.file("other")); });
+  require_error(ErrorKind::checkpoint, {"optimizer.name = \"muon\", this run has \"adamw\"", "initialize_from"},
+                [&] { train(equal_parts, at(folder.file("matrices"), 2), folder.file("other")); });
   // Without momentum there is none to take over; with it, none that would be missed.
   Config plain = sgd;
   plain.optimizer.momentum = 0;
@@ -148,6 +158,10 @@ TEST_CASE("resume: groups of parameters keep their rules, or are refused", "[fau
   require_error(ErrorKind::checkpoint,
                 {"optimizer.name = \"adamw\" for embedding.word.weight", "\"sgd\" by optimizer.groups[0]"},
                 [&] { train(grouped, at(folder.file("plain"), 2), other); });
+  Config orthogonal = plain;
+  orthogonal.optimizer_groups = {group_of({"matrix"}, "muon")};
+  require_error(ErrorKind::checkpoint, {"optimizer.name = \"adamw\" for layers.0.", "\"muon\" by optimizer.groups[0]"},
+                [&] { train(orthogonal, at(folder.file("plain"), 2), other); });
   Config still = grouped, moving = grouped;
   still.optimizer_groups[0].keys = moving.optimizer_groups[0].keys = {"momentum", "name"};
   still.optimizer_groups[0].values.momentum = 0;

@@ -12,30 +12,58 @@ using namespace megatron::test;
 
 namespace {
 
-/// Values, m and v by tensor, whole.
-std::map<std::string, std::vector<float>> whole_contents(const std::string& checkpoint) {
-  std::map<std::string, std::vector<float>> contents;
+/// Values and states by tensor, whole: "head.weight m".
+using Contents = std::map<std::string, std::vector<float>>;
+
+/// Slices of all tensors, whole, which have been read into `contents`.
+std::vector<TensorSlice> read_whole(const CheckpointReader& reader, Communicator& world, Contents& contents) {
+  std::vector<TensorSlice> slices;
+  for (const auto& [name, stored] : reader.tensors()) {
+    const std::int64_t count = stored.shape.elements();
+    TensorSlice slice{name, stored.shape, {stored.shape, stored.shape}, 0, count};
+    for (int i = 0; i < stored.shape.rank(); ++i) slice.box.offset[i] = 0;
+    const auto memory_of = [&, tensor = name](const std::string& dataset) {
+      std::vector<float>& memory = contents[tensor + " " + dataset];
+      memory.resize(static_cast<std::size_t>(count));
+      return Tensor(memory.data(), {count}, DType::f32);
+    };
+    slice.value = memory_of("value");
+    for (const std::string& state : stored.states) slice.states.push_back({state, memory_of(state)});
+    slices.push_back(slice);
+  }
+  CpuDevice device;
+  reader.read(world, slices, device);
+  return slices;
+}
+
+Contents whole_contents(const std::string& checkpoint) {
+  Contents contents;
   run_as_threads(1, [&](Communicator& world) {
     std::vector<std::string> warnings;
-    const CheckpointReader reader = open_named_checkpoint(world, checkpoint, warnings);
-    std::vector<TensorSlice> slices;
-    for (const auto& [name, stored] : reader.tensors()) {
-      const std::int64_t count = stored.shape.elements();
-      TensorSlice slice{name, stored.shape, {stored.shape, stored.shape}, 0, count};
-      for (int i = 0; i < stored.shape.rank(); ++i) slice.box.offset[i] = 0;
-      const auto memory_of = [&, tensor = name](const std::string& dataset) {
-        std::vector<float>& memory = contents[tensor + " " + dataset];
-        memory.resize(static_cast<std::size_t>(count));
-        return Tensor(memory.data(), {count}, DType::f32);
-      };
-      slice.value = memory_of("value");
-      for (const std::string& state : stored.states) slice.states.push_back({state, memory_of(state)});
-      slices.push_back(slice);
-    }
-    CpuDevice device;
-    reader.read(world, slices, device);
+    read_whole(open_named_checkpoint(world, checkpoint, warnings), world, contents);
   });
   return contents;
+}
+
+/// Writes a checkpoint again, by this number of ranks that each have an equal part of every tensor and state, and
+/// returns its path.
+std::string cut_equally(int ranks, const std::string& checkpoint, const std::string& directory) {
+  run_as_threads(ranks, [&](Communicator& world) {
+    std::vector<std::string> warnings;
+    const CheckpointReader reader = open_named_checkpoint(world, checkpoint, warnings);
+    Contents contents;
+    std::vector<TensorSlice> slices = read_whole(reader, world, contents);
+    for (TensorSlice& slice : slices) {
+      const std::int64_t all = slice.count;
+      slice.first = all * world.rank() / ranks;
+      slice.count = all * (world.rank() + 1) / ranks - slice.first;
+      slice.value = slice.value.slice(0, slice.first, slice.count);
+      for (NamedState& state : slice.states) state.numbers = state.numbers.slice(0, slice.first, slice.count);
+    }
+    CpuDevice device;
+    save_checkpoint(world, directory, reader.state(), slices, device, {});
+  });
+  return at(directory, 2);
 }
 
 /// Loads a checkpoint, saves it again without a step, and returns the checkpoint's path.
@@ -48,12 +76,15 @@ std::string pass_on(const Config& config, const std::string& from, const std::st
     trainer.resume(open_named_checkpoint(world, from, warnings));
     // Values are the rounded masters, everywhere.
     const ParameterStore& store = trainer.replica().store();
-    for (const FlatRange& range : trainer.replica().optimizer().owned()) {
-      const Buffer memory(*rank.backend.device, static_cast<std::size_t>(range.count) * 4);
-      const Tensor rounded = memory.tensor({range.count}, store.values().dtype());
-      rank.backend.ops->copy(trainer.replica().optimizer().state(range).master, rounded);
-      const Tensor values = store.values().slice(0, range.first, range.count);
-      CHECK(std::memcmp(rounded.data(), values.data(), values.bytes()) == 0);
+    const Optimizer& optimizer = trainer.replica().optimizer();
+    for (const Parameter& parameter : store.all()) {
+      for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
+        const Buffer memory(*rank.backend.device, static_cast<std::size_t>(part.count) * 4);
+        const Tensor rounded = memory.tensor({part.count}, store.values().dtype());
+        rank.backend.ops->copy(optimizer.state(part).master, rounded);
+        const Tensor values = store.values().slice(0, part.first, part.count);
+        CHECK(std::memcmp(rounded.data(), values.data(), values.bytes()) == 0);
+      }
     }
     trainer.check_replicas();
     trainer.save(directory, nlohmann::json::object());
@@ -112,6 +143,45 @@ TEST_CASE("resume: any layout and way of keeping state loads any other's save", 
       from = pass_on(with_mode(config, mode), from, folder.file(fmt::format("link {}", link++)));
       CHECK(whole_contents(from) == expected);
     }
+  }
+}
+
+TEST_CASE("resume: shards of whole matrices load any other parts of Muon's state", "[fault-17]") {
+  const ShardFolder folder;
+  Config config = small_run(folder);
+  config.optimizer.name = "muon";
+  config.train.global_batch_size = 12;
+  config.train.steps = 3;
+  const Mode two{"data 2", 1, 2, 1, true}, three{"data 3", 1, 3, 1, true}, one{"one rank"};
+  const std::vector<std::string> lines = train(with_mode(config, two), "", folder.file("straight"));
+  const std::string saved = at(folder.file("straight"), 2);
+  const auto expected = whole_contents(saved), next = whole_contents(at(folder.file("straight"), 3));
+  REQUIRE(expected.size() == 3 * (2 + 4 * 10 + 2) + 2 * (4 * 6));
+  REQUIRE(next != expected);
+  std::string from = saved;
+  for (const Mode& mode : {three, one, Mode{"every copy has all", 1, 4}, Mode{"tensor", 2, 3, 1, true, "fp32", true},
+                           Mode{"bf16", 1, 2, 2, true, "bf16"}, two}) {
+    CAPTURE(mode.name);
+    from = pass_on(with_mode(config, mode), from, folder.file(mode.name));
+    CHECK(whole_contents(from) == expected);
+  }
+  const std::string cut = cut_equally(3, saved, folder.file("cut"));
+  CHECK(whole_contents(cut) == expected);
+  CHECK(rank_files(cut) != rank_files(at(folder.file("data 3"), 2)));
+  for (const std::string& start : {from, cut}) {
+    const std::string after = folder.file("after");
+    CHECK(train(with_mode(config, two), start, after) == std::vector<std::string>{lines[2]});
+    CHECK(whole_contents(at(after, 3)) == next);
+    std::filesystem::remove_all(after);
+  }
+  // Other numbers of copies sum gradients in other orders.
+  for (const Mode& mode : {three, one}) {
+    CAPTURE(mode.name);
+    train(with_mode(config, mode), saved, folder.file("of whole matrices"));
+    train(with_mode(config, mode), cut, folder.file("of parts"));
+    CHECK(rank_files(at(folder.file("of parts"), 3)) == rank_files(at(folder.file("of whole matrices"), 3)));
+    std::filesystem::remove_all(folder.file("of parts"));
+    std::filesystem::remove_all(folder.file("of whole matrices"));
   }
 }
 

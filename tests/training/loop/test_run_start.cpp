@@ -91,8 +91,10 @@ TEST_CASE("run start: unsupported keys are refused before data is opened") {
   Config config = on_cpu(tiny_config());
   config.data.train = "/no/such/corpus";
   config.parallel.context = 2;
+  config.evaluation.tasks = {{.name = "words", .task = "lambada", .data = "words.jsonl"}};
   const Start started = start(2, [&](int) { return config; });
-  CHECK_THAT(started.errors[0], Contains("configuration: parallel.context = 2 is not supported"));
+  CHECK_THAT(started.errors[0],
+             Contains("configuration: parallel.context = 2 (above 1 with evaluation.tasks) is not supported"));
   CHECK(started.errors == Errors(2, started.errors[0]));
 }
 

@@ -230,9 +230,9 @@ TEST_CASE("step trace: clocks that differ and drift are aligned") {
         float value = 1;
         const Tensor message(&value, {1}, DType::f32);
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        if (rank > 0) grid.pipeline().start_receive(message, rank - 1, 0).wait();
+        if (rank > 0) grid.pipeline().start_receive(message, rank - 1, 0, kPassedOn).wait();
         const Range layer(timers.ranges(), "layer", round);
-        if (rank < 3) grid.pipeline().start_send(message, rank + 1, 0).wait();
+        if (rank < 3) grid.pipeline().start_send(message, rank + 1, 0, kPassedOn).wait();
       }
       trace.after_step(step);
     }

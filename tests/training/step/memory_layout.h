@@ -31,6 +31,7 @@ struct Layout {
   const char* task = "";
   int expert = 1;
   const char* moments = "fp32";
+  int context = 1;
 };
 
 /// Experts in every layer that drop no tokens.
@@ -55,6 +56,7 @@ inline Config config_of(const Layout& layout) {
   config.parallel.data = layout.data;
   config.parallel.pipeline = layout.pipeline;
   config.parallel.expert = layout.expert;
+  config.parallel.context = layout.context;
   config.parallel.sequence_parallel = layout.sequence_parallel;
   config.parallel.schedule = layout.schedule;
   config.parallel.virtual_stages = layout.virtual_stages;

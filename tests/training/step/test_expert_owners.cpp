@@ -199,7 +199,7 @@ void play(const ProcessGrid& grid, bool distributed, const WholeModel& whole, Fi
       });
     }
   }
-  for (const SavedPart& part : saved_parts(store, grid)) {
+  for (const SavedPart& part : saved_parts(store, grid.at(), grid.shape())) {
     count(findings.writers[part.parameter->name], *part.parameter, part.range);
   }
 }

@@ -180,7 +180,7 @@ TEST_CASE("owners: made-up parameters count and are written once on every grid",
           declare_made_up(store, grid, region);
           if (sharing == Sharing::whole_matrices) mark_all_matrices(store);
           tally.count(grid, store, shards);
-          for (const SavedPart& part : saved_parts(store, grid)) {
+          for (const SavedPart& part : saved_parts(store, grid.at(), grid.shape())) {
             tally.write(*part.parameter, part.parameter->name, part.range.first - part.parameter->first,
                         part.range.count);
           }

@@ -11,7 +11,7 @@
 using namespace megatron;
 using namespace megatron::test;
 
-TEST_CASE("planned memory: data ranks of a stage hold the same but for states") {
+TEST_CASE("planned memory: data ranks differ in states and snapshots alone") {
   const auto variant = GENERATE(like_llama, with_one_group, with_normed_heads);
   const std::string rule = GENERATE("adamw", "muon");
   const TransportKind transport = GENERATE(TransportKind::host, TransportKind::staged);
@@ -23,20 +23,65 @@ TEST_CASE("planned memory: data ranks of a stage hold the same but for states") 
     if (learned) config.model.position_embedding = "learned";
     config.train.global_batch_size = 6;
     config.optimizer.name = rule;
-    std::size_t most = 0;
+    config.checkpoint.async = true;
+    config.checkpoint.every_steps = 1;
+    const auto snapshot_in = [&](MemoryUse& plan) -> std::size_t& {
+      return transport == TransportKind::host ? plan.snapshot : plan.host;
+    };
+    MemoryUse most;
     std::vector<MemoryPlan> plans;
     for (int data = 0; data < 3; ++data) {
       plans.push_back(plan_memory(config, grid_shape(config), {.data = data}, transport));
-      most = std::max(most, plans.back().optimizer);
+      if (data == 0) most = plans[0];
+      most.optimizer = std::max(most.optimizer, plans.back().optimizer);
+      snapshot_in(most) = std::max(snapshot_in(most), snapshot_in(plans.back()));
     }
     // Shards of matrices have fewer states than others.
     CHECK((plans[1].optimizer == plans[0].optimizer && plans[2].optimizer == plans[0].optimizer) == (rule == "adamw"));
     for (MemoryPlan& plan : plans) {
-      CHECK(plan.fullest_optimizer == most);
-      plan.optimizer = most;
-      CHECK((static_cast<MemoryUse&>(plan) == static_cast<MemoryUse&>(plans[0])));
+      CHECK((plan.fullest == most));
+      plan.optimizer = most.optimizer;
+      snapshot_in(plan) = snapshot_in(most);
+      CHECK((static_cast<MemoryUse&>(plan) == most));
     }
   }
+}
+
+TEST_CASE("planned memory: another copy than the first may save most") {
+  Config config = config_of({.data = 3, .distributed = true, .optimizer = "muon"});
+  config.train.global_batch_size = 6;
+  config.checkpoint.async = true;
+  config.checkpoint.every_steps = 1;
+  std::vector<std::size_t> snapshots;
+  for (int data = 0; data < 3; ++data) {
+    snapshots.push_back(plan_memory(config, grid_shape(config), {.data = data}).snapshot);
+  }
+  const std::size_t most = *std::max_element(snapshots.begin(), snapshots.end());
+  CHECK(most > snapshots[0]);
+  CHECK(plan_memory(config, grid_shape(config), {}).fullest.snapshot == most);
+}
+
+TEST_CASE("planned memory: the first context rank holds as much as any") {
+  const auto variant = GENERATE(like_llama, with_window, like_bert);
+  const Config config = config_of({.tensor = 2, .data = 2, .distributed = true, .variant = variant, .context = 4});
+  const MemoryPlan first = plan_memory(config, grid_shape(config), {});
+  for (int context = 1; context < 4; ++context) {
+    MemoryPlan plan = plan_memory(config, grid_shape(config), {.context = context});
+    CHECK(plan.kernels <= first.kernels);  // its second chunk sees the most keys
+    plan.kernels = first.kernels;
+    CHECK((static_cast<MemoryUse&>(plan) == static_cast<const MemoryUse&>(first)));
+    CHECK(plan.matmul_flops == first.matmul_flops);
+    CHECK(plan.forward_and_backward_bytes == first.forward_and_backward_bytes);
+    if (variant != with_window) CHECK(plan.attention_flops == Approx(first.attention_flops));  // first rows see less
+  }
+  if (variant != like_llama) return;
+  // A quarter of the work, and in addition keys and values: gathered twice, their gradients scattered once.
+  const MemoryPlan whole = plan_memory(config_of({.tensor = 2, .data = 2, .variant = variant}), {.tensor = 2}, {});
+  CHECK(whole.matmul_flops == 4 * first.matmul_flops);
+  CHECK(whole.attention_flops == Approx(4 * first.attention_flops));
+  const double micro_batches = 4, layers = 4, keys = 16 * 8, exchanged = 6.0 * 3 / 4 * keys * sizeof(float);
+  CHECK(first.forward_and_backward_bytes ==
+        Approx(whole.forward_and_backward_bytes / 4 + micro_batches * layers * exchanged));
 }
 
 TEST_CASE("planned memory: products of Muon's update, of whole matrices") {

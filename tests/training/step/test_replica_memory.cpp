@@ -139,11 +139,11 @@ std::vector<RankMemory> measure(const Layout& layout) {
     memory.device = device.bytes();
     memory.blocks_before = device.blocks();
 
-    TinyBatches batches(config, grid.data().rank());
+    TinyBatches batches(config, grid.data().rank(), grid.context().rank());
     Config whole = config;
     whole.train.batch_ramp_up = {};
     whole.train.curriculum = {};
-    TinyBatches whole_batches(whole, grid.data().rank());
+    TinyBatches whole_batches(whole, grid.data().rank(), grid.context().rank());
     Timers timers;
     for (int step = 1; step <= 2 || batches.targets() < whole_batches.targets(); ++step) {
       const std::span<const MicroBatch> micro_batches = batches.step(step);
@@ -351,10 +351,23 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{
           .tensor = 2, .data = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .tasks = true},
       Layout{.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2, .variant = like_llama, .tasks = true},
-      Layout{.tensor = 2, .pipeline = 2, .schedule = "gpipe", .ramp_up = {2, 6, 5}, .tasks = true});
+      Layout{.tensor = 2, .pipeline = 2, .schedule = "gpipe", .ramp_up = {2, 6, 5}, .tasks = true},
+      Layout{.context = 2}, Layout{.micro_batch = 2, .compute = "bf16", .context = 4},
+      Layout{.tensor = 2, .sequence_parallel = true, .variant = with_one_group, .context = 2},
+      Layout{.pipeline = 2, .schedule = "zero_bubble", .variant = with_normed_heads, .context = 2},
+      Layout{.data = 2, .recompute = {"full"}, .distributed = true, .variant = like_llama, .context = 2},
+      Layout{.tensor = 2,
+             .micro_batch = 2,
+             .curriculum = {"fixed_linear", 4, 3, 4, 2, {}, {}},
+             .threads = 2,
+             .context = 2},
+      Layout{.micro_batch = 2, .variant = like_bert, .context = 4},
+      Layout{.micro_batch = 2, .variant = to_tell_labels, .task = "classification", .context = 2},
+      Layout{.pipeline = 2, .recompute = {"full", 1}, .task = "instructions", .context = 2});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel, rank);
+    CAPTURE(layout.tensor, layout.context, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel,
+            rank);
     const RankMemory& memory = ranks[rank];
     const MemoryPlan& plan = memory.plan;
     CHECK(plan.parameters == memory.parameters);

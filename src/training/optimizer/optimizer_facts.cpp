@@ -1,4 +1,4 @@
-#include "training/step/optimizer_facts.h"
+#include "training/optimizer/optimizer_facts.h"
 
 #include <fmt/ranges.h>
 

@@ -1,8 +1,9 @@
-#include "training/step/group_members.h"
+#include "planning/dry_run/group_members.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/text/text.h"
@@ -19,8 +20,14 @@ struct Members {
   std::int64_t selected = 0, tensors = 0, decaying = 0, elements = 0;
 };
 
+bool has_momentum(const Members& members) {
+  return std::any_of(members.rules.begin(), members.rules.end(),
+                     [](std::string_view rule) { return row_named(kUpdateRules, rule).keys.contains("momentum"); });
+}
+
 std::string describe(const GroupSettings& settings, const Members& members) {
   std::string text = fmt::format("{}, ", fmt::join(members.rules, " and "));
+  if (has_momentum(members)) text += fmt::format("momentum {}, ", settings.optimizer.momentum_or_default());
   if (settings.learning_rate_factor != 1) text += fmt::format("{} × learning rate, ", settings.learning_rate_factor);
   if (members.decaying == 0 || settings.optimizer.weight_decay == 0) {
     text += "no weight decay";

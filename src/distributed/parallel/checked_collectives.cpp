@@ -1,0 +1,22 @@
+#include "distributed/parallel/checked_collectives.h"
+
+#include "distributed/parallel/group_check.h"
+
+namespace megatron {
+
+CheckedCollectives::CheckedCollectives(const ProcessGrid& grid, Device& device) {
+  const auto add = [&](Communicator& group, Device* of_tensors) {
+    checked_.push_back({&group, std::make_unique<GroupCheck>(grid.shape(), grid.world().rank(), group, of_tensors)});
+  };
+  for (Communicator* group : grid.groups()) {
+    add(*group, group == &grid.control() || device.is_host_memory() ? nullptr : &device);
+  }
+  add(grid.world(), nullptr);
+  for (const Checked& checked : checked_) checked.group->set_check(checked.check.get());
+}
+
+CheckedCollectives::~CheckedCollectives() {
+  for (const Checked& checked : checked_) checked.group->set_check(nullptr);
+}
+
+}  // namespace megatron

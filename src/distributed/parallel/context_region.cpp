@@ -1,0 +1,46 @@
+#include "distributed/parallel/context_region.h"
+
+#include "distributed/comm/meanings.h"
+
+namespace megatron {
+
+Tensor ContextRegion::nth_chunk(Tensor whole, std::int64_t number) const {
+  const std::int64_t rows = exact_division(whole.dim(0), cut_.chunks(), "rows of a sequence in chunks");
+  return whole.slice(0, number * rows, rows);
+}
+
+Tensor ContextRegion::allocate_turned(Arena& scratch, Tensor whole) const {
+  Shape half = whole.shape();
+  half[0] /= 2;
+  return scratch.allocate("second half of sequences, by rank", half, whole.dtype());
+}
+
+// The first half of a sequence has the ranks' first chunks in the ranks' order: it is gathered where it belongs.
+void ContextRegion::gather(Ops& ops, Arena& scratch, Tensor whole) const {
+  const ArenaScope scope(scratch);
+  const Tensor turned = allocate_turned(scratch, whole);
+  const std::int64_t half = turned.dim(0), rows = half / cut_.ranks;
+  Pending first = context_.start_all_gather(chunk(whole, 0), whole.slice(0, 0, half), kKeysOfRows);
+  Pending second = context_.start_all_gather(chunk(whole, 1), turned, kKeysOfRows);
+  first.wait();
+  second.wait();
+  for (int rank = 0; rank < cut_.ranks; ++rank) {
+    if (rank == cut_.rank) continue;
+    ops.copy(turned.slice(0, rank * rows, rows), nth_chunk(whole, ZigZag{cut_.ranks, rank}.chunk(1)));
+  }
+}
+
+void ContextRegion::reduce_scatter(Ops& ops, Arena& scratch, Tensor whole) const {
+  const ArenaScope scope(scratch);
+  const Tensor turned = allocate_turned(scratch, whole);
+  const std::int64_t half = turned.dim(0), rows = half / cut_.ranks;
+  Pending first = context_.start_reduce_scatter(whole.slice(0, 0, half), chunk(whole, 0), kKeyGradientShares);
+  for (int rank = 0; rank < cut_.ranks; ++rank) {
+    ops.copy(nth_chunk(whole, ZigZag{cut_.ranks, rank}.chunk(1)), turned.slice(0, rank * rows, rows));
+  }
+  Pending second = context_.start_reduce_scatter(turned, chunk(whole, 1), kKeyGradientShares);
+  first.wait();
+  second.wait();
+}
+
+}  // namespace megatron

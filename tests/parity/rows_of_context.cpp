@@ -1,0 +1,126 @@
+// Rows of context ranks, which divide sequences: with every mask, bias and position of attention, every schedule, and
+// what sums over them or knows them apart.
+#include "parity/subjects.h"
+
+namespace megatron::test {
+
+namespace {
+
+const std::vector<std::string> kTwo = {"parallel.context=2"}, kFour = {"parallel.context=4"};
+const std::vector<std::string> kSequence = {"parallel.sequence_parallel=true"}, kFull = {"recompute.mode=full"};
+const std::vector<std::string> kZero = {"parallel.schedule=zero_bubble"}, kSharedOut = {"optimizer.distributed=true"};
+const std::vector<std::string> kBf16 = {"precision.compute=bf16"};
+const std::vector<std::string> kFp16 = {"precision.compute=fp16", "precision.loss_scale=1024"};
+
+std::vector<Row> context_of_decoders() {
+  const std::vector<std::string> overlap = {"parallel.overlap_gradients=true"};
+  const std::vector<std::string> gathered = {"parallel.context_exchange=gathered"};
+  const std::vector<std::string> normed = {"model.query_key_norm=true", "model.position_embedding=rope",
+                                           "model.rotary_fraction=0.5", "model.query_groups=1",
+                                           "model.activation=geglu"};
+  const std::vector<std::string> window = {"model.attention_window=3", "model.position_embedding=rope",
+                                           "model.head_size=10", "model.bias=query_key_value"};
+  const std::vector<std::string> one_norm = {"model.residual=parallel_one_norm", "model.embedding_norm=true",
+                                             "model.head_bias=true", "model.attention_softcap=5"};
+  const std::vector<std::string> plain = {"model.hidden_dropout=0", "model.attention_dropout=0"};
+  const std::string ramp_up = "train.batch_ramp_up={start=4, increment=4, samples=16}";
+  return {
+      {"context 2", 1, 1, 1, kTwo, {}, ""},
+      {"context 2, gathered", 1, 1, 1, with(kTwo, gathered), {}, "context 2"},
+      {"context 4", 1, 1, 1, kFour, {}, ""},
+      {"context 8", 1, 1, 1, {"parallel.context=8"}, {}, ""},
+      {"context 2 without dropout", 1, 1, 1, kTwo, plain, ""},
+      {"context 2, micro-batch 4", 1, 1, 1, with(kTwo, {"train.micro_batch_size=4"}), {}, ""},
+      {"context 2, recompute", 1, 1, 1, with(kTwo, kFull), {}, "context 2"},
+      {"context 4, data 2, overlap", 1, 2, 1, with(kFour, overlap), {}, ""},
+      {"context 4, data 2, distributed", 1, 2, 1, with(kFour, kSharedOut), {}, "context 4, data 2, overlap"},
+      {"context 2, distributed", 1, 1, 1, with(kTwo, kSharedOut), {}, "context 2"},
+      {"context 2, tensor 2", 2, 1, 1, kTwo, {}, ""},
+      {"context 2, tensor 2, sequence", 2, 1, 1, with(kTwo, kSequence), {}, ""},
+      {"context 4, tensor 2, sequence", 2, 1, 1, with(kFour, kSequence), {}, ""},
+      {"context 2, tensor 4, sequence", 4, 1, 1, with(kTwo, kSequence), {}, ""},
+      {"context 2, 2 x 1 x 2", 2, 1, 2, with(kTwo, kSequence), {}, ""},
+      {"context 2, 2 x 2 x 2", 2, 2, 2, with(kTwo, kSequence), {}, ""},
+      {"context 2, pipeline 4", 1, 1, 4, kTwo, {}, ""},
+      {"context 2, gpipe", 1, 1, 4, with(kTwo, {"parallel.schedule=gpipe"}), {}, "context 2, pipeline 4"},
+      {"context 2, zero bubble", 1, 1, 4, with(kTwo, kZero), {}, "context 2, pipeline 4"},
+      {"context 2, interleaved", 1, 1, 2, with(kTwo, kTwoChunks), {}, ""},
+      {"context 2, interleaved, recompute", 1, 1, 2, with(with(kTwo, kTwoChunks), kFull), {}, "context 2, interleaved"},
+      {"context 2, ramp-up", 1, 1, 2, kTwo, {ramp_up}, ""},
+      {"context 2, bf16", 1, 1, 1, kTwo, kBf16, ""},
+      {"context 2, bf16, sequence", 2, 1, 1, with(with(kTwo, kSequence), kBf16), {}, ""},
+      {"context 4, bf16, distributed", 1, 1, 2, with(with(kFour, kSharedOut), kBf16), {}, ""},
+      {"context 2, fp16", 2, 1, 1, with(kTwo, kFp16), {}, ""},
+      {"context 2, Llama", 1, 1, 1, kTwo, kLlama, ""},
+      {"context 4, Llama, sequence", 2, 1, 1, with(kFour, kSequence), kLlama, ""},
+      {"context 2, Llama, shared keys", 4, 1, 1, with(kTwo, kSequence), kLlama, ""},
+      {"context 2, ALiBi, one group", 1, 1, 1, kTwo, kOneGroup, ""},
+      {"context 4, ALiBi, one group, zero bubble", 2, 1, 2, with(kFour, kZero), kOneGroup, ""},
+      {"context 2, normed heads", 1, 1, 1, kTwo, normed, ""},
+      {"context 4, normed heads, sequence", 2, 1, 1, with(kFour, kSequence), normed, ""},
+      {"context 2, window", 1, 1, 1, kTwo, window, ""},
+      {"context 4, window, recompute", 1, 1, 2, with(kFour, kFull), window, ""},
+      {"context 2, soft cap", 2, 1, 1, with(kTwo, kSequence), one_norm, ""},
+      {"context 2, sgd", 1, 2, 1, kTwo, {"optimizer.name=sgd", "learning_rate.peak=0.1"}, ""},
+      {"context 2, muon", 2, 1, 1, with(kTwo, kSequence), kMuon, ""},
+      {"context 2, muon, distributed", 2, 1, 1, with(with(kTwo, kSequence), kSharedOut), kMuon, "context 2, muon"},
+      {"context 2, bf16 moments", 1, 1, 1, with(kTwo, kSharedOut), {"optimizer.moments_dtype=bf16"}, ""},
+  };
+}
+
+std::vector<Row> context_of_data() {
+  const std::string few = "model.vocab_size=10";
+  const std::vector<std::string> all = {few, "data.reset_attention_mask=true", "data.reset_position_ids=true",
+                                        "data.eod_mask_loss=true"};
+  const std::vector<std::string> llama = with(all, kLlama), alibi = with(all, kOneGroup);
+  const std::string curriculum = "train.curriculum={schedule=\"fixed_linear\", start=4, steps=4, multiple=4}";
+  const std::vector<std::string> packed = {few, "task.name=instructions"};
+  const std::vector<std::string> keys = {"loss.name=key_tokens", "loss.token_ids=[1, 4, 9]", "loss.alpha=0.5", few};
+  return {
+      {"context 2, documents", 1, 1, 1, kTwo, all, ""},
+      {"context 2, documents, micro-batch 3", 1, 1, 1, with(kTwo, {"train.micro_batch_size=3"}), all, ""},
+      {"context 4, documents, sequence", 2, 1, 1, with(kFour, kSequence), all, ""},
+      {"context 2, documents, Llama", 1, 1, 2, with(kTwo, {"train.micro_batch_size=2"}), llama, ""},
+      {"context 2, documents, ALiBi", 2, 1, 1, with(kTwo, {"train.micro_batch_size=3"}), alibi, ""},
+      {"context 2, document masks alone", 1, 1, 1, kTwo, {few, "data.reset_attention_mask=true"}, ""},
+      {"context 2, document positions alone", 1, 1, 1, kTwo, {few, "data.reset_position_ids=true"}, ""},
+      {"context 2, curriculum", 1, 1, 1, kTwo, {curriculum}, ""},
+      {"context 2, documents, curriculum", 1, 1, 2, with(kTwo, {"train.micro_batch_size=3"}), with(all, {curriculum}),
+       ""},
+      {"context 2, instructions", 1, 1, 1, kTwo, packed, ""},
+      {"context 8, instructions", 1, 1, 1, {"parallel.context=8"}, packed, ""},  // chunks of one row: some have no
+                                                                                 // target
+      {"context 4, instructions, bf16", 1, 1, 1, with(kFour, kBf16), packed, ""},
+      {"context 2, key tokens", 1, 1, 1, with(kTwo, {"train.micro_batch_size=3"}), keys, ""},
+  };
+}
+
+std::vector<Row> context_of_encoders() {
+  const std::vector<std::string> pre = {"model.family=bert"};
+  const std::vector<std::string> post = {"model.family=bert", "model.norm_position=post", "model.embedding_norm=true",
+                                         "model.activation=gelu_exact"};
+  const std::vector<std::string> labels = {"model.family=bert", "task.name=classification", "task.labels=3"};
+  const std::vector<std::string> choices =
+      with(post, {"task.name=multiple_choice", "task.choices=3", "model.tie_embeddings=false"});
+  return {
+      {"context 2, BERT", 1, 1, 1, kTwo, pre, ""},
+      {"context 4, BERT, sequence", 2, 1, 1, with(kFour, kSequence), pre, ""},
+      {"context 2, BERT, distributed", 1, 2, 2, with(kTwo, kSharedOut), pre, ""},
+      {"context 2, BERT, zero bubble", 1, 1, 4, with(kTwo, kZero), pre, ""},
+      {"context 2, BERT, bf16", 1, 1, 1, with(kTwo, kBf16), pre, ""},
+      {"context 2, post-norm BERT, recompute", 1, 1, 2, with(kTwo, kFull), post, ""},
+      {"context 2, labels", 1, 1, 1, kTwo, labels, ""},
+      {"context 4, labels, sequence", 2, 1, 1, with(kFour, kSequence), labels, ""},
+      {"context 2, choices", 1, 2, 1, kTwo, choices, ""},
+  };
+}
+
+}  // namespace
+
+std::vector<Row> context() {
+  std::vector<Row> rows = context_of_decoders();
+  for (const auto& more : {context_of_data(), context_of_encoders()}) rows.insert(rows.end(), more.begin(), more.end());
+  return rows;
+}
+
+}  // namespace megatron::test
