@@ -82,9 +82,10 @@ struct KeyBounds {
 /// The keys that the queries of one sample may see.
 struct Visibility {
   const std::int32_t* document_starts;  ///< null without
-  int queries, keys, query_offset, window;
+  int queries, keys, query_offset, window, first_key;
   bool bounded;  ///< by the query's own position
 
+  /// Position of a query from the first key's on, as in all below.
   __device__ int position(int query) const { return query_offset + query; }
 
   /// The range of a query, not normalised where it is empty.
@@ -92,7 +93,7 @@ struct Visibility {
     KeyRange range{0, keys};
     if (bounded) range.high = std::min(range.high, position(query) + 1);
     if (window > 0) range.low = std::max(range.low, position(query) + 1 - window);
-    if (document_starts != nullptr) range.low = std::max(range.low, document_starts[query]);
+    if (document_starts != nullptr) range.low = std::max(range.low, document_starts[query] - first_key);
     return range;
   }
 
@@ -111,7 +112,7 @@ struct Masks {
   const std::int32_t* document_starts;
   const float* slopes;
   float softcap;  ///< 0 without
-  int queries, keys, window;
+  int queries, keys, window, first_key;
   bool bounded;
 
   Masks(const AttentionShape& shape, const AttentionMask& mask)
@@ -123,14 +124,16 @@ struct Masks {
         queries(static_cast<int>(shape.queries)),
         keys(static_cast<int>(shape.keys)),
         window(static_cast<int>(std::clamp<std::int64_t>(mask.window, 0, 1 << 30))),
+        first_key(static_cast<int>(mask.first_key)),
         bounded(mask.causal || mask.window > 0) {}
 
   __device__ Visibility of_sample(int sample) const {
     return {document_starts == nullptr ? nullptr : document_starts + static_cast<std::int64_t>(sample) * queries,
             queries,
-            key_lengths == nullptr ? keys : std::min(keys, key_lengths[sample]),
-            query_offsets == nullptr ? 0 : query_offsets[sample],
+            key_lengths == nullptr ? keys : std::max(0, std::min(keys, key_lengths[sample] - first_key)),
+            (query_offsets == nullptr ? 0 : query_offsets[sample]) - first_key,
             window,
+            first_key,
             bounded};
   }
   /// ALiBi's slope of a head, 0 without.
@@ -141,15 +144,16 @@ struct Masks {
 struct Drops {
   std::uint64_t key;
   const std::int32_t* positions;
-  std::uint32_t first_sample, first_head;
+  std::uint32_t first_sample, first_head, first_group;
   std::int32_t threshold;
   float scale;
 
-  explicit Drops(const Dropout& dropout)
+  Drops(const Dropout& dropout, const AttentionMask& mask)
       : key(dropout.key),
         positions(dropout.probability > 0 ? dropout.positions.as<std::int32_t>() : nullptr),
         first_sample(static_cast<std::uint32_t>(dropout.first_sample)),
         first_head(static_cast<std::uint32_t>(dropout.first_head)),
+        first_group(static_cast<std::uint32_t>(mask.first_key / 8)),
         threshold(0),
         scale(1) {
     if (dropout.probability > 0) {
@@ -162,7 +166,7 @@ struct Drops {
   /// The 16-bit draws of keys 8 group ... 8 group + 7 for a query.
   __device__ uint4 draws(int sample, int head, int query, int group) const {
     return philox_words(
-        {static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(positions[query]),
+        {first_group + static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(positions[query]),
          first_head + static_cast<std::uint32_t>(head), first_sample + static_cast<std::uint32_t>(sample)},
         key);
   }
@@ -205,7 +209,7 @@ struct Problem {
   Problem(const AttentionShape& shape, const AttentionMask& mask, const Dropout& dropout, float score_scale,
           const Distances& bias)
       : masks(shape, mask),
-        drops(dropout),
+        drops(dropout, mask),
         distances(bias),
         samples(static_cast<int>(shape.samples)),
         heads(static_cast<int>(shape.heads)),

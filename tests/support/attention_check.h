@@ -53,8 +53,8 @@ void check_results(const Run<T>& run, const AttentionResult& expected, double to
 
 template <class T = float>
 void check_case(Ops& ops, const AttentionCase& c, double tolerance = 2e-6, double amplitude = 1) {
-  CAPTURE(c.queries, c.keys, c.samples, c.heads, c.key_heads, c.size, c.causal, c.query_offset, c.offset_step, c.window,
-          c.softcap, c.dropout);
+  CAPTURE(c.queries, c.keys, c.samples, c.heads, c.key_heads, c.size, c.causal, c.query_offset, c.offset_step,
+          c.first_key, c.window, c.softcap, c.dropout);
   const Inputs<T> x(c, amplitude);
   Run<T> run(c, x);
   run.execute(ops);

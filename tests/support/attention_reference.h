@@ -19,6 +19,7 @@ struct AttentionCase {
   double softcap = 0;  ///< 0: none
   bool causal = true;
   std::int64_t query_offset = 0, offset_step = 0;  ///< see offset()
+  std::int64_t first_key = 0;                      ///< position of key row 0
   std::int64_t window = 0;
   std::vector<std::int32_t> key_lengths, document_starts;
   std::vector<float> slopes;
@@ -41,22 +42,28 @@ struct AttentionCase {
 
   std::size_t bias_elements() const { return biased ? static_cast<std::size_t>(heads * buckets.buckets) : 0; }
   std::size_t at_bias(std::int64_t sample, std::int64_t head, std::int64_t i, std::int64_t j) const {
-    return static_cast<std::size_t>(head * buckets.buckets + buckets.bucket(j - offset(sample) - i));
+    return static_cast<std::size_t>(head * buckets.buckets + buckets.bucket(distance(sample, i, j)));
   }
 
   /// Keys in front of a sample's queries.
   std::int64_t offset(std::int64_t sample) const { return query_offset + sample * offset_step; }
 
-  bool sees(std::int64_t sample, std::int64_t i, std::int64_t j) const {
-    const std::int64_t position = offset(sample) + i;
+  /// From the position of a query to that of key row j.
+  std::int64_t distance(std::int64_t sample, std::int64_t i, std::int64_t j) const {
+    return first_key + j - offset(sample) - i;
+  }
+
+  bool sees(std::int64_t sample, std::int64_t i, std::int64_t row) const {
+    const std::int64_t position = offset(sample) + i, j = first_key + row;
     if (causal && j > position) return false;
     if (window > 0 && (j > position || j <= position - window)) return false;
     if (!key_lengths.empty() && j >= key_lengths[static_cast<std::size_t>(sample)]) return false;
     return document_starts.empty() || j >= document_starts[static_cast<std::size_t>(sample * queries + i)];
   }
 
-  double multiplier(std::int64_t sample, std::int64_t head, std::int64_t i, std::int64_t j) const {
+  double multiplier(std::int64_t sample, std::int64_t head, std::int64_t i, std::int64_t row) const {
     if (dropout == 0) return 1;
+    const std::int64_t j = first_key + row;
     const auto threshold = static_cast<std::uint32_t>(std::lround(dropout * 65536));
     const PhiloxCounter words = philox4x32<7>(
         {static_cast<std::uint32_t>(j / 8), static_cast<std::uint32_t>(positions[static_cast<std::size_t>(i)]),
@@ -100,7 +107,7 @@ inline double reference_probabilities(const AttentionCase& c, const std::vector<
     double score = reference_score(c, q, k, c.at_query(i, sample, head), c.at_key(j, sample, head));
     if (c.softcap > 0) score = c.softcap * std::tanh(score / c.softcap);
     if (!c.slopes.empty()) {
-      score += double{c.slopes[static_cast<std::size_t>(head)]} * static_cast<double>(j - c.offset(sample) - i);
+      score += double{c.slopes[static_cast<std::size_t>(head)]} * static_cast<double>(c.distance(sample, i, j));
     }
     if (c.biased) score += bias[c.at_bias(sample, head, i, j)];
     probabilities[static_cast<std::size_t>(j)] = score;

@@ -114,6 +114,7 @@ struct Run {
     m.causal = c.causal;
     m.window = c.window;
     m.softcap = static_cast<float>(c.softcap);
+    m.first_key = c.first_key;
     if (!key_lengths.empty()) m.key_lengths = ConstTensor(key_lengths.data(), {c.samples}, DType::i32);
     if (!query_offsets.empty()) m.query_offsets = ConstTensor(query_offsets.data(), {c.samples}, DType::i32);
     if (!document_starts.empty()) {

@@ -150,8 +150,8 @@ class BackwardPass {
       if (problem_.has_distance_bias()) add_row(bias_.row(tile.low, block.first + row), columns, scores);
       close_row(scores, columns);
       if (args_.dropout.probability > 0) {
-        dropout_scales(mask_row(args_.dropout, block.sample, head, block.first + row), rule_, tile.low + columns.low,
-                       columns.high - columns.low, multipliers_);
+        dropout_scales(mask_row(args_.dropout, block.sample, head, block.first + row), rule_,
+                       problem_.first_key() + tile.low + columns.low, columns.high - columns.low, multipliers_);
         differentiate<true>(scores, dscores, multipliers_, columns, reference_[row], delta_[row]);
       } else {
         differentiate<false>(scores, dscores, multipliers_, columns, reference_[row], delta_[row]);

@@ -108,8 +108,8 @@ class ForwardPass {
       }
       // The sum above is of the whole softmax: dropout acts on its quotients.
       if (args_.dropout.probability > 0) {
-        dropout_scales(mask_row(args_.dropout, block.sample, head, block.first + row), rule_, tile.low + columns.low,
-                       columns.high - columns.low, multipliers_);
+        dropout_scales(mask_row(args_.dropout, block.sample, head, block.first + row), rule_,
+                       problem_.first_key() + tile.low + columns.low, columns.high - columns.low, multipliers_);
         float* probabilities = scores + columns.low;
         for (std::int64_t j = 0; j < columns.high - columns.low; ++j) probabilities[j] *= multipliers_[j];
       }

@@ -9,9 +9,13 @@ KeyRange AttentionProblem::visible(std::int64_t sample, std::int64_t query) cons
   KeyRange range{0, keys};
   if (mask_.causal || mask_.window > 0) range.high = std::min(range.high, position + 1);
   if (mask_.window > 0) range.low = std::max(range.low, position + 1 - mask_.window);
-  if (mask_.key_lengths) range.high = std::min<std::int64_t>(range.high, mask_.key_lengths.as<std::int32_t>()[sample]);
+  // Ranges are of rows.
+  if (mask_.key_lengths) {
+    range.high = std::min(range.high, mask_.key_lengths.as<std::int32_t>()[sample] - mask_.first_key);
+  }
   if (mask_.document_starts) {
-    range.low = std::max<std::int64_t>(range.low, mask_.document_starts.as<std::int32_t>()[sample * queries + query]);
+    range.low =
+        std::max(range.low, mask_.document_starts.as<std::int32_t>()[sample * queries + query] - mask_.first_key);
   }
   return range.empty() ? KeyRange{} : range;
 }

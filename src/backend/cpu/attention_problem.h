@@ -54,9 +54,12 @@ class AttentionProblem : public AttentionShape {
     return mask_.distance_bias.as<T>() + head * distance_buckets();
   }
   const DistanceRuns& distance_runs() const { return distance_runs_; }
+  /// Position of the first query from the first key's on: a distance is that of the rows, less this.
   std::int64_t query_offset(std::int64_t sample) const {
-    return mask_.query_offsets ? mask_.query_offsets.as<std::int32_t>()[sample] : 0;
+    return (mask_.query_offsets ? mask_.query_offsets.as<std::int32_t>()[sample] : 0) - mask_.first_key;
   }
+  /// Position of key row 0.
+  std::int64_t first_key() const { return mask_.first_key; }
 
  private:
   KeyRange visible(std::int64_t sample, std::int64_t query) const;

@@ -29,6 +29,7 @@ AttentionShape::AttentionShape(const char* verb, const ConstTensor& q, const Con
                    "attention: document starts are i32 [b, s_q]", mask.document_starts.dtype(),
                    mask.document_starts.shape(), samples, queries);
   }
+  internal_check(mask.first_key >= 0, "attention: the first key is in front of the sequence", mask.first_key);
   internal_check(mask.softcap >= 0, "attention: the soft cap is not negative", mask.softcap);
   if (mask.slopes) {
     internal_check(mask.slopes.dtype() == DType::f32 && mask.slopes.contiguous() && mask.slopes.shape() == Shape{heads},
@@ -46,6 +47,7 @@ AttentionShape::AttentionShape(const char* verb, const ConstTensor& q, const Con
                        dropout.positions.shape() == Shape{queries},
                    "attention: dropout positions are i32 [s_q]", dropout.positions.dtype(), dropout.positions.shape(),
                    queries);
+    internal_check(mask.first_key % 8 == 0, "attention: keys of dropout begin with a whole draw", mask.first_key);
   }
 }
 

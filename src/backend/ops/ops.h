@@ -159,8 +159,8 @@ struct AppendRowsArgs {
 };
 
 /// The keys that a query may see, and the cap and the bias of its scores. Query row i of a sample has sequence position
-/// i plus that sample's offset, key row j position j. Visible: key_length, causal, window and document start all allow
-/// it. A query that sees nothing gets 0.
+/// i plus that sample's offset, key row j position j plus the first key's. Visible: key_length, causal, window and
+/// document start all allow it. A query that sees nothing gets 0.
 struct AttentionMask {
   bool causal = true;
   ConstTensor query_offsets;    ///< optional, i32 [b], from 0: keys in front of each sample's queries; absent: 0
@@ -171,6 +171,8 @@ struct AttentionMask {
   ConstTensor slopes;         ///< optional, f32 [a]: ALiBi, slope · (key position - query position) is added
   ConstTensor distance_bias;  ///< optional, [a, buckets]: T5, [head, bucket of key position - query position] is added
   DistanceBuckets distance_buckets;  ///< for distance_bias; nothing else reads it
+  std::int64_t first_key = 0;  ///< position of key row 0, from which on queries, lengths, documents and the mask of
+                               ///< dropout count; with dropout a multiple of 8
 };
 
 /// out = softmax(cap(scale · q kᵀ) + bias, masked) dropped-out · v, per sample and head, blocked with online softmax
@@ -192,6 +194,15 @@ struct AttentionBackwardArgs {
   AttentionMask mask;
   Dropout dropout;
   Tensor ddistance_bias = {};  ///< adds, f32 [a, buckets], optional: of the mask's distance_bias, always the same bits
+};
+
+/// Attention of the same queries to other keys is added to what is there: out and log_sum_exp become those of the
+/// softmax over both. Without dropout's part in log_sum_exp, so that each may have been dropped out.
+struct MergeAttentionArgs {
+  ConstTensor part;              ///< [s_q, b, a, d]: attention_forward's out
+  ConstTensor part_log_sum_exp;  ///< f32 [b, a, s_q]; -infinity where nothing was visible
+  Tensor out;                    ///< f32 [s_q, b, a, d], in place
+  Tensor log_sum_exp;            ///< f32 [b, a, s_q], in place
 };
 
 /// y[i] = weight[ids[i] - first_row] where that row is here, else 0 (vocabulary-parallel look-up).

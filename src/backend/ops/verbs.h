@@ -19,6 +19,7 @@
   VERB(append_rows, (const AppendRowsArgs& args), (args))                          \
   VERB(attention_forward, (const AttentionForwardArgs& args), (args))              \
   VERB(attention_backward, (const AttentionBackwardArgs& args), (args))            \
+  VERB(merge_attention, (const MergeAttentionArgs& args), (args))                  \
   VERB(embedding_forward, (const EmbeddingForwardArgs& args), (args))              \
   VERB(embedding_backward, (const EmbeddingBackwardArgs& args), (args))            \
   VERB(cross_entropy_local, (const CrossEntropyLocalArgs& args), (args))           \

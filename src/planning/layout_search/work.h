@@ -49,6 +49,7 @@ class Work {
   }
   static Memory rotary(const RotaryArgs& a) { return moved("rotary", a.x, a.x); }
   static Memory append_rows(const AppendRowsArgs& a) { return moved("append_rows", a.x, a.x); }
+  static Memory merge_attention(const MergeAttentionArgs& a) { return moved("merge_attention", a.part, a.out, a.out); }
   static Memory embedding_forward(const EmbeddingForwardArgs& a) { return moved("embedding_forward", a.y, a.y); }
   // Reads dy, and reads and writes the rows of the table that it hits.
   static Memory embedding_backward(const EmbeddingBackwardArgs& a) {

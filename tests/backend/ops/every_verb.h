@@ -173,6 +173,11 @@ Results row_verbs(Ops& ops, std::int64_t s, std::int64_t b, std::int64_t h) {
   y = x;
   ops.append_rows({residual.tensor().view({s, b, 1, h}), random_ids(b, s + 1, 18), y.tensor().view({s, b, 1, h})});
   keep(results, "append_rows", y);
+  const auto merged_sums = random_tensor({b, 1, s}, 19, 3), part_sums = random_tensor({b, 1, s}, 20, 3);
+  Owned<float> merged = random_tensor({s, b, 1, h}, 21), log_sums = merged_sums;
+  ops.merge_attention({x.tensor().view({s, b, 1, h}), part_sums, merged, log_sums});
+  keep(results, "merge_attention", merged);
+  keep(results, "merge_attention log-sum-exp", log_sums);
   for (const bool accumulate : {false, true}) {
     ops.embedding_forward({ids, table, 10, y, accumulate});
     keep(results, accumulate ? "embedding_forward adding" : "embedding_forward", y);

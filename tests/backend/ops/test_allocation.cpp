@@ -22,6 +22,7 @@ TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run",
   Owned<BFloat16> rounded({n * h});
   Owned<float> dbias({h}), dtable({n, h}), mean({n}), rstd({n}), log_sum_exp({b, 2, s}), one({1}, 1.0f), zero({1}),
       bad_loss({1});
+  Owned<float> merged({s, b, 2, 8});
   Owned<double> total({1});
   const Owned<std::int32_t> ids = random_ids(n, 4, 1), positions = counting_ids(s), zero_ids(Shape{b});
   Owned<TestType> distance_bias({2, 32});
@@ -62,6 +63,7 @@ TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run",
   ops.layer_norm_forward({x, bias, {}, y, {}, rstd, 1e-5f, Normalization::root_mean_square});
   ops.rotary({q, ids, one});
   ops.append_rows({q, zero_ids, q});
+  ops.merge_attention({q, log_sum_exp, merged, log_sum_exp});
   ops.embedding_forward({ids, x, 0, y, false});
   ops.embedding_backward({ids, y, 0, dtable});
   ops.cross_entropy_local({x, ids, 0, h, mean, rstd, mean});

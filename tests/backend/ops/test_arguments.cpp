@@ -57,6 +57,11 @@ TEST_CASE("a dtype the backend lacks is refused with verb and dtype") {
          const Tensor rows(memory.data(), {4, 1, 2, 8}, DType::f64);
          ops.append_rows({rows, ids, rows});
        }},
+      {"merge_attention",
+       [&] {
+         const Tensor rows(memory.data(), {4, 1, 2, 8}, DType::f64);
+         ops.merge_attention({rows, n, n, n});
+       }},
       {"embedding_forward",
        [&] {
          ops.embedding_forward({ids, x, 0, x, false});
