@@ -6,10 +6,11 @@ Usage: python3 scripts/golden/make_half_golden.py [tests/golden]      (needs tor
 The models are those of make_golden.py, written once more with a rounding wherever docs/precision.md has one: weights,
 activations and their gradients are rounded each time that an operation stores them; sums, statistics, softmax, gradients
 of weights, the loss and AdamW with its master copy are not. So a file differs from the program by the order of fp32
-sums alone, and by what a rounding that falls the other way makes of that.
+sums alone, and by what a rounding that falls the other way makes of that. bf16_native is bf16 by processors' own
+instructions, where attention rounds probabilities and the gradients of scores as well.
 
 A file is as those of make_golden.py up to `tokens` and `targets`, without gradients and logits of the exact model, and
-has for each TYPE of bf16 and fp16:
+has for each TYPE of bf16, fp16 and bf16_native:
   TYPE.gradients.NAME           of the batch's loss, f32, without the loss scale
   TYPE.loss, TYPE.gradient_norm, TYPE.loss_scale      f64 [1]
   TYPE.steps.losses, TYPE.steps.norms      f64 [5]
@@ -31,11 +32,15 @@ MODELS = {
     "half_llama": exact.MODELS["tiny_llama"],
 }
 exact.LEARNING_RATE = 1e-4  # less than half of what the last bit of most weights stands for
-TYPES = {"bf16": (torch.bfloat16, 1.0), "fp16": (torch.float16, 1024.0)}
+TYPES = {"bf16": (torch.bfloat16, 1.0), "fp16": (torch.float16, 1024.0), "bf16_native": (torch.bfloat16, 1.0)}
 
 
 def rounded(x, dtype):
     return x.float().to(dtype).double()
+
+
+def factor_of(name, dtype):
+    return (lambda x: rounded(x, dtype)) if name.endswith("_native") else (lambda x: x)
 
 
 class RoundValue(torch.autograd.Function):
@@ -64,33 +69,37 @@ class RoundGradient(torch.autograd.Function):
 
 
 class Attend(torch.autograd.Function):
-    """Causal attention of query, key and value [s, b, heads, d], whose backward reads the stored output."""
+    """Causal attention of query, key and value [s, b, heads, d], whose backward reads the stored output. `factor` rounds
+    the factors of its products that no tensor stores, or does not."""
 
     @staticmethod
-    def forward(ctx, query, key, value, dtype):
+    def forward(ctx, query, key, value, dtype, factor):
         s, scale = query.shape[0], 1 / math.sqrt(query.shape[-1])
         scores = torch.einsum("ibad,jbad->baij", query, key) * scale
         hidden = torch.ones(s, s, dtype=torch.bool).triu(diagonal=1)
-        probabilities = torch.softmax(scores.masked_fill(hidden, -math.inf), dim=-1)
-        output = rounded(torch.einsum("baij,jbad->ibad", probabilities, value), dtype)
-        ctx.save_for_backward(query, key, value, probabilities, output)
-        ctx.scale = scale
+        scores = scores.masked_fill(hidden, -math.inf)
+        weights = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
+        sums = weights.sum(dim=-1, keepdim=True)
+        output = rounded(torch.einsum("baij,jbad->ibad", factor(weights), value) / sums.permute(2, 0, 1, 3), dtype)
+        ctx.save_for_backward(query, key, value, weights / sums, output)
+        ctx.scale, ctx.factor = scale, factor
         return output
 
     @staticmethod
     def backward(ctx, gradient):
         query, key, value, probabilities, output = ctx.saved_tensors
         delta = (gradient * output).sum(dim=-1).permute(1, 2, 0)[..., None]
-        dscores = probabilities * (torch.einsum("ibad,jbad->baij", gradient, value) - delta) * ctx.scale
+        dscores = ctx.factor(probabilities * (torch.einsum("ibad,jbad->baij", gradient, value) - delta))
         return (
-            torch.einsum("baij,jbad->ibad", dscores, key),
-            torch.einsum("baij,ibad->jbad", dscores, query),
-            torch.einsum("baij,ibad->jbad", probabilities, gradient),
+            torch.einsum("baij,jbad->ibad", dscores, key) * ctx.scale,
+            torch.einsum("baij,ibad->jbad", dscores, query) * ctx.scale,
+            torch.einsum("baij,ibad->jbad", ctx.factor(probabilities), gradient),
+            None,
             None,
         )
 
 
-def loss_of(model, masters, tokens, targets, dtype):
+def loss_of(model, masters, tokens, targets, dtype, factor):
     """The mean loss. Each product of several layers (query, key and value; gate and up) is one, and rounded once."""
 
     def stored(x):
@@ -132,7 +141,7 @@ def loss_of(model, masters, tokens, targets, dtype):
         query, key, value = rotated(query), rotated(key), value
         query, key, value = (RoundGradient.apply(y, dtype) for y in (query, key, value))
         key, value = (torch.stack([y[:, :, j // (heads // groups)] for j in range(heads)], dim=2) for y in (key, value))
-        attended = RoundGradient.apply(Attend.apply(query, key, value, dtype), dtype).reshape(s, b, heads * size)
+        attended = RoundGradient.apply(Attend.apply(query, key, value, dtype, factor), dtype).reshape(s, b, heads * size)
         x = add(x, product(attended, [f"{layer}.attention.output"]), f"{layer}.attention.output")
 
         gated = model["activation"] == "swiglu"
@@ -153,18 +162,18 @@ def loss_of(model, masters, tokens, targets, dtype):
     return (torch.logsumexp(logits, dim=-1) - at_target).mean()
 
 
-def loss_and_gradients(model, masters, tokens, targets, dtype, loss_scale):
+def loss_and_gradients(model, masters, tokens, targets, dtype, loss_scale, factor=lambda x: x):
     leaves = {name: value.clone().requires_grad_() for name, value in masters.items()}
-    loss = loss_of(model, leaves, tokens, targets, dtype)
+    loss = loss_of(model, leaves, tokens, targets, dtype, factor)
     gradients = torch.autograd.grad(loss * loss_scale, list(leaves.values()))
     return loss.item(), {name: gradient / loss_scale for name, gradient in zip(leaves, gradients)}
 
 
-def train(model, masters, batches, dtype, loss_scale):
+def train(model, masters, batches, dtype, loss_scale, factor):
     """AdamW of make_golden.py on the master copies."""
 
     def step(model, values, tokens, targets):
-        return loss_and_gradients(model, values, tokens, targets, dtype, loss_scale)
+        return loss_and_gradients(model, values, tokens, targets, dtype, loss_scale, factor)
 
     exact_step, exact.loss_and_gradients = exact.loss_and_gradients, step
     try:
@@ -197,8 +206,9 @@ def make(path, model):
         put("steps.tokens", tokens[1:], "<i4")
         put("steps.targets", targets[1:], "<i4")
         for name, (dtype, loss_scale) in TYPES.items():
-            loss, gradients = loss_and_gradients(model, masters, *batches[0], dtype, loss_scale)
-            losses, norms, last = train(model, masters, batches[1:], dtype, loss_scale)
+            factor = factor_of(name, dtype)
+            loss, gradients = loss_and_gradients(model, masters, *batches[0], dtype, loss_scale, factor)
+            losses, norms, last = train(model, masters, batches[1:], dtype, loss_scale, factor)
             for parameter, gradient in gradients.items():
                 put(f"{name}.gradients.{parameter}", gradient.numpy(), "<f4")
                 put(f"{name}.moved.{parameter}", [(last[parameter] - masters[parameter]).norm().item()], "<f8")

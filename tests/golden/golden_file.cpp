@@ -140,7 +140,8 @@ Golden read_golden(const std::string& path, const std::string& type) {
   if (type.empty()) {
     golden.logits = file.read<float>("logits");
   } else {
-    golden.config.precision.compute = type;
+    golden.config.precision.compute = type.substr(0, type.find('_'));
+    golden.config.run.native_16bit = type.ends_with("_native") ? "on" : "off";
     golden.config.precision.loss_scale = file.read<double>(of_type + "loss_scale").at(0);
     for (const auto& [name, norm] : read_all_below(file, of_type + "moved.")) golden.moved[name] = norm.at(0);
   }

@@ -35,8 +35,8 @@ struct Golden {
   std::map<std::string, double> moved;  ///< by how much the steps change each parameter; in 16 bits alone
 };
 
-/// `type`, for files of make_half_golden.py: "bf16" or "fp16"; config.precision then says so, with the loss scale, and
-/// there are no logits. Errors: data, if the file is not as described.
+/// `type`, for files of make_half_golden.py: "bf16", "fp16" or "bf16_native"; config.precision then says so, with the
+/// loss scale, run.native_16bit is "on" for the last and "off" for others, and there are no logits. Errors: data, if the file is not as described.
 Golden read_golden(const std::string& path, const std::string& type = "");
 
 }  // namespace megatron::test

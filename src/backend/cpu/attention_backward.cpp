@@ -3,8 +3,11 @@
 // Sums run in a fixed order: keys' gradients over query heads, then query blocks; queries' over key blocks; that of a
 // bias of distances over queries, distances, then samples.
 #include "backend/cpu/attention_distances.h"
+#include "backend/cpu/attention_native.h"
 #include "backend/cpu/attention_tile.h"
+#include "backend/cpu/attention_widened.h"
 #include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/native_gemm.h"
 #include "backend/cpu/working_memory.h"
 #include "backend/ops/arguments.h"
 
@@ -18,11 +21,19 @@ AttentionProblem problem_of(const AttentionBackwardArgs& args) {
   return {"attention_backward", args.q, args.k, args.v, args.mask, args.dropout};
 }
 
-std::size_t share_of_thread(const AttentionProblem& problem) {
+template <class Products>
+std::size_t share_with(const AttentionProblem& problem) {
   return sizeof(float) * static_cast<std::size_t>(2 * Pieces::padded(kQueryBlock * kTileStride) +
-                                                  3 * Pieces::padded(kQueryBlock * problem.head_size) +
-                                                  4 * Pieces::padded(problem.keys * problem.head_size) +
+                                                  Pieces::padded(kQueryBlock * Products::row_stride(problem)) +
+                                                  2 * Pieces::padded(problem.head_size) + Products::floats(problem) +
                                                   2 * DistanceTable::floats(problem));
+}
+
+/// The larger of both kinds of products of bf16, so that a plan holds on every processor.
+template <class T>
+std::size_t share_of_thread(const AttentionProblem& problem) {
+  const std::size_t widened = share_with<WidenedBackward<T>>(problem);
+  return std::is_same_v<T, BFloat16> ? std::max(widened, share_with<NativeBackward>(problem)) : widened;
 }
 
 /// The gradient of the bias of distances is summed up for each sample by itself first: [b, a, buckets].
@@ -43,31 +54,35 @@ void add_samples(const AttentionProblem& problem, const float* sums, float* tota
   }
 }
 
-/// T: the elements of queries, keys, values, output and their gradients. They are packed as floats, and everything in
-/// between is float.
-template <class T>
+/// Products: WidenedBackward or NativeBackward, for their elements. Everything in between is float.
+template <class Products>
 class BackwardPass {
  public:
-  /// distance_sums: [b, a, buckets], null unless the gradient of a bias of distances is wanted.
+  using T = typename Products::Element;
+
+  /// distance_sums: [b, a, buckets], null unless the gradient of a bias of distances is wanted. instructions: those of
+  /// NativeBackward.
+  template <class... Instructions>
   BackwardPass(const AttentionBackwardArgs& args, const AttentionProblem& problem, std::byte* memory,
-               float* distance_sums)
+               float* distance_sums, const Instructions&... instructions)
       : args_(args),
         problem_(problem),
         rule_(args.dropout.probability),
+        pieces_(memory),
+        products_(problem, args.scale, pieces_, instructions...),
+        stride_(Products::row_stride(problem)),
         bias_(problem),
         dbias_(problem),
         distance_sums_(distance_sums) {
-    Pieces pieces(memory);
-    scores_ = pieces.take(kQueryBlock * kTileStride);
-    dscores_ = pieces.take(kQueryBlock * kTileStride);
-    for (float** piece : {&queries_, &dqueries_, &doutput_}) *piece = pieces.take(kQueryBlock * problem.head_size);
-    for (float** piece : {&keys_, &values_, &dkeys_, &dvalues_}) *piece = pieces.take(problem.keys * problem.head_size);
-    for (DistanceTable* table : {&bias_, &dbias_}) table->place(pieces.take(DistanceTable::floats(problem)));
+    for (float** piece : {&scores_, &dscores_}) *piece = pieces_.take(kQueryBlock * kTileStride);
+    dqueries_ = pieces_.take(kQueryBlock * stride_);
+    for (float** piece : {&output_row_, &doutput_row_}) *piece = pieces_.take(problem.head_size);
+    for (DistanceTable* table : {&bias_, &dbias_}) table->place(pieces_.take(DistanceTable::floats(problem)));
   }
 
   /// One key head of one sample, with all query heads that share it.
   void run(std::int64_t sample, std::int64_t key_head) {
-    load_keys(sample, key_head);
+    products_.load_keys(sample, head_rows<T>(args_.k, sample, key_head, 0), head_rows<T>(args_.v, sample, key_head, 0));
     for (std::int64_t i = 0; i < problem_.heads_per_key_head; ++i) {
       const std::int64_t head = key_head * problem_.heads_per_key_head + i;
       if (problem_.has_distance_bias()) bias_.set_bias<T>(sample, head);
@@ -79,61 +94,41 @@ class BackwardPass {
         dbias_.sum(sample, distance_sums_ + (sample * problem_.heads + head) * problem_.distance_buckets());
       }
     }
-    store_key_gradients(sample, key_head);
+    products_.store_key_gradients(head_rows<T>(args_.dk, sample, key_head, 0),
+                                  head_rows<T>(args_.dv, sample, key_head, 0));
   }
 
  private:
-  void load_keys(std::int64_t sample, std::int64_t key_head) {
-    const std::int64_t size = problem_.head_size;
-    copy_rows(problem_.keys, size, 1.0f, head_rows<T>(args_.k, sample, key_head, 0), Rows<float>{keys_, size});
-    copy_rows(problem_.keys, size, 1.0f, head_rows<T>(args_.v, sample, key_head, 0), Rows<float>{values_, size});
-    std::fill_n(dkeys_, problem_.keys * size, 0.0f);
-    std::fill_n(dvalues_, problem_.keys * size, 0.0f);
-  }
-
-  void store_key_gradients(std::int64_t sample, std::int64_t key_head) {
-    const std::int64_t size = problem_.head_size;
-    // The packed queries carried scale · log2(e); the gradient wants scale.
-    copy_rows(problem_.keys, size, kLn2, Rows<float>{dkeys_, size}, head_rows<T>(args_.dk, sample, key_head, 0));
-    copy_rows(problem_.keys, size, 1.0f, Rows<float>{dvalues_, size}, head_rows<T>(args_.dv, sample, key_head, 0));
-  }
-
   void differentiate_block(const QueryBlock& block, std::int64_t head) {
-    const std::int64_t size = problem_.head_size;
     load_queries(block, head);
-    for (std::int64_t low = block.all.low; low < block.all.high; low += kKeyBlock) {
+    for (std::int64_t low = products_.first_key(block.all.low); low < block.all.high; low += kKeyBlock) {
       const KeyRange tile{low, std::min(low + kKeyBlock, block.all.high)};
       if (!block.sees(tile)) continue;
-      const std::int64_t width = tile.high - tile.low, offset = low * size;
-      const Matrix scores{scores_, kTileStride}, dscores{dscores_, kTileStride};
-      const ConstMatrix probabilities{scores_, kTileStride}, gradient{dscores_, kTileStride};
-      sgemm(false, true, block.rows, width, size, 1.0f, {queries_, size}, {keys_ + offset, size}, 0.0f, scores);
-      sgemm(false, true, block.rows, width, size, 1.0f, {doutput_, size}, {values_ + offset, size}, 0.0f, dscores);
+      products_.multiply_keys(block.rows, tile, scores_, dscores_);
       for (std::int64_t row = 0; row < block.rows; ++row) differentiate_row(block, head, row, tile);
-      sgemm(true, false, width, size, block.rows, 1.0f, probabilities, {doutput_, size}, 1.0f,
-            {dvalues_ + offset, size});
-      sgemm(true, false, width, size, block.rows, 1.0f, gradient, {queries_, size}, 1.0f, {dkeys_ + offset, size});
-      sgemm(false, false, block.rows, size, width, 1.0f, gradient, {keys_ + offset, size}, 1.0f, {dqueries_, size});
+      products_.add_gradients(block.rows, tile, scores_, dscores_, dqueries_);
     }
-    copy_rows(block.rows, size, args_.scale, Rows<float>{dqueries_, size},
+    copy_rows(block.rows, problem_.head_size, args_.scale, Rows<float>{dqueries_, stride_},
               head_rows<T>(args_.dq, block.sample, head, block.first));
   }
 
   void load_queries(const QueryBlock& block, std::int64_t head) {
     const std::int64_t size = problem_.head_size;
-    const auto pack = [&](float factor, const ConstTensor& x, float* to) {
-      copy_rows(block.rows, size, factor, head_rows<T>(x, block.sample, head, block.first), Rows<float>{to, size});
-    };
-    pack(args_.scale * kLog2E, args_.q, queries_);
-    pack(1.0f, args_.dout, doutput_);
-    pack(1.0f, args_.out, dqueries_);  // only until delta is known
+    const auto rows = [&](const ConstTensor& x) { return head_rows<T>(x, block.sample, head, block.first); };
+    const Rows<const T> output = rows(args_.out), doutput = rows(args_.dout);
+    products_.load_queries(block.rows, rows(args_.q), doutput);
     const float* log_sum_exp =
         args_.log_sum_exp.as<float>() + (block.sample * problem_.heads + head) * problem_.queries + block.first;
     for (std::int64_t row = 0; row < block.rows; ++row) {
-      delta_[row] = dot(size, doutput_ + row * size, dqueries_ + row * size);
+      const auto widen = [&](Rows<const T> x, float* to) {
+        copy_rows(1, size, 1.0f, Rows<const T>{x.data + row * x.stride, x.stride}, Rows<float>{to, size});
+      };
+      widen(output, output_row_);
+      widen(doutput, doutput_row_);
+      delta_[row] = dot(size, doutput_row_, output_row_);
       reference_[row] = log_sum_exp[row] * kLog2E;
     }
-    std::fill_n(dqueries_, kQueryBlock * size, 0.0f);
+    std::fill_n(dqueries_, kQueryBlock * stride_, 0.0f);
   }
 
   void differentiate_row(const QueryBlock& block, std::int64_t head, std::int64_t row, KeyRange tile) {
@@ -166,18 +161,35 @@ class BackwardPass {
   const AttentionBackwardArgs& args_;
   const AttentionProblem& problem_;
   const DropoutRule rule_;
-  float *scores_, *dscores_, *queries_, *dqueries_, *doutput_, *keys_, *values_, *dkeys_, *dvalues_;
+  Pieces pieces_;
+  Products products_;
+  const std::int64_t stride_;  // of rows of dqueries_
+  float *scores_, *dscores_, *dqueries_, *output_row_, *doutput_row_;
   float delta_[kQueryBlock], reference_[kQueryBlock];
   float multipliers_[kKeyBlock + kLanes] = {}, cap_slopes_[kKeyBlock + kLanes];
   DistanceTable bias_, dbias_;
   float* distance_sums_;
 };
 
+/// share: scratch of a thread; sums: of the bias of distances, or null.
+template <class Products, class... Instructions>
+void run_passes(const ThreadTeam& team, const AttentionBackwardArgs& args, const AttentionProblem& problem,
+                std::byte* memory, std::size_t share, float* sums, const Instructions&... instructions) {
+  // Not cut any finer: both keys' and queries' gradients are sums over the other.
+  team.each(problem.samples * problem.key_heads, [&](std::int64_t part, int thread) {
+    BackwardPass<Products>(args, problem, memory + share * static_cast<std::size_t>(thread), sums, instructions...)
+        .run(part / problem.key_heads, part % problem.key_heads);
+  });
+  if (sums != nullptr) add_samples(problem, sums, args.ddistance_bias.as<float>());
+}
+
 }  // namespace
 
 std::size_t attention_backward_bytes(const AttentionBackwardArgs& args, int threads) {
   const AttentionProblem problem = problem_of(args);
-  return share_of_thread(problem) * static_cast<std::size_t>(threads) + sizeof(float) * distance_sums(args, problem);
+  std::size_t share = 0;
+  with_activation_type("attention_backward", args.q.dtype(), [&]<class T>(T) { share = share_of_thread<T>(problem); });
+  return share * static_cast<std::size_t>(threads) + sizeof(float) * distance_sums(args, problem);
 }
 
 void CpuOps::attention_backward(const AttentionBackwardArgs& args) {
@@ -186,17 +198,16 @@ void CpuOps::attention_backward(const AttentionBackwardArgs& args) {
   for (const ConstTensor& x : {args.dk, args.dv}) problem.check_keys(x);
   problem.check_log_sum_exp(args.log_sum_exp);
   problem.check_distance_gradient(args.ddistance_bias, args.mask);
-  const std::size_t share = share_of_thread(problem);
   with_activation_type("attention_backward", args.q.dtype(), [&]<class T>(T) {
-    const std::size_t shares = share * static_cast<std::size_t>(team_.threads());
+    const std::size_t share = share_of_thread<T>(problem), shares = share * static_cast<std::size_t>(team_.threads());
     std::byte* memory = scratch(shares + sizeof(float) * distance_sums(args, problem));
     float* sums = args.ddistance_bias ? reinterpret_cast<float*>(memory + shares) : nullptr;
-    // Not cut any finer: both keys' and queries' gradients are sums over the other.
-    team_.each(problem.samples * problem.key_heads, [&](std::int64_t part, int thread) {
-      BackwardPass<T>(args, problem, memory + share * static_cast<std::size_t>(thread), sums)
-          .run(part / problem.key_heads, part % problem.key_heads);
-    });
-    if (sums != nullptr) add_samples(problem, sums, args.ddistance_bias.as<float>());
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (products_ != HalfProducts::widened) {
+        return run_passes<NativeBackward>(team_, args, problem, memory, share, sums, native_kernel(products_));
+      }
+    }
+    run_passes<WidenedBackward<T>>(team_, args, problem, memory, share, sums);
   });
 }
 

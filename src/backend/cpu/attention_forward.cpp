@@ -2,8 +2,11 @@
 // softmax go along the blocks of keys; what was summed up before is rescaled when the maximum rises.
 #include "backend/cpu/attention_distances.h"
 #include "backend/cpu/attention_few_queries.h"
+#include "backend/cpu/attention_native.h"
 #include "backend/cpu/attention_tile.h"
+#include "backend/cpu/attention_widened.h"
 #include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/native_gemm.h"
 #include "backend/cpu/working_memory.h"
 #include "backend/ops/arguments.h"
 
@@ -17,11 +20,18 @@ AttentionProblem problem_of(const AttentionForwardArgs& args) {
   return {"attention_forward", args.q, args.k, args.v, args.mask, args.dropout};
 }
 
-std::size_t share_of_thread(const AttentionProblem& problem) {
+template <class Products>
+std::size_t share_with(const AttentionProblem& problem) {
   return sizeof(float) * static_cast<std::size_t>(Pieces::padded(kQueryBlock * kTileStride) +
-                                                  2 * Pieces::padded(kQueryBlock * problem.head_size) +
-                                                  2 * Pieces::padded(problem.keys * problem.head_size) +
-                                                  DistanceTable::floats(problem));
+                                                  Pieces::padded(kQueryBlock * Products::row_stride(problem)) +
+                                                  Products::floats(problem) + DistanceTable::floats(problem));
+}
+
+/// The larger of both kinds of products of bf16, so that a plan holds on every processor.
+template <class T>
+std::size_t share_of_thread(const AttentionProblem& problem) {
+  const std::size_t widened = share_with<WidenedForward<T>>(problem);
+  return std::is_same_v<T, BFloat16> ? std::max(widened, share_with<NativeForward>(problem)) : widened;
 }
 
 /// Queries are cut up as well where samples and heads alone would leave threads without work; each piece packs the keys
@@ -32,24 +42,31 @@ std::int64_t query_cuts(const ThreadTeam& team, const AttentionProblem& problem)
   return std::clamp<std::int64_t>((wanted + pairs - 1) / pairs, 1, problem.queries);
 }
 
-/// T: the elements of queries, keys, values and output. They are packed as floats, and everything in between is float.
-template <class T>
+/// Products: WidenedForward or NativeForward, for their elements. Everything in between is float.
+template <class Products>
 class ForwardPass {
  public:
-  ForwardPass(const AttentionForwardArgs& args, const AttentionProblem& problem, std::byte* memory)
-      : args_(args), problem_(problem), rule_(args.dropout.probability), bias_(problem) {
-    Pieces pieces(memory);
-    scores_ = pieces.take(kQueryBlock * kTileStride);
-    queries_ = pieces.take(kQueryBlock * problem.head_size);
-    output_ = pieces.take(kQueryBlock * problem.head_size);
-    keys_ = pieces.take(problem.keys * problem.head_size);
-    values_ = pieces.take(problem.keys * problem.head_size);
-    bias_.place(pieces.take(DistanceTable::floats(problem)));
+  using T = typename Products::Element;
+
+  /// instructions: those of NativeForward.
+  template <class... Instructions>
+  ForwardPass(const AttentionForwardArgs& args, const AttentionProblem& problem, std::byte* memory,
+              const Instructions&... instructions)
+      : args_(args),
+        problem_(problem),
+        rule_(args.dropout.probability),
+        pieces_(memory),
+        products_(problem, args.scale, pieces_, instructions...),
+        stride_(Products::row_stride(problem)),
+        bias_(problem) {
+    scores_ = pieces_.take(kQueryBlock * kTileStride);
+    output_ = pieces_.take(kQueryBlock * stride_);
+    bias_.place(pieces_.take(DistanceTable::floats(problem)));
   }
 
   /// The queries [first, last) of all heads that share one key head of one sample; first is a multiple of kQueryBlock.
   void run(std::int64_t sample, std::int64_t key_head, std::int64_t first, std::int64_t last) {
-    load_keys(sample, key_head);
+    products_.load_keys(sample, head_rows<T>(args_.k, sample, key_head, 0), head_rows<T>(args_.v, sample, key_head, 0));
     for (std::int64_t i = 0; i < problem_.heads_per_key_head; ++i) {
       const std::int64_t head = key_head * problem_.heads_per_key_head + i;
       if (problem_.has_distance_bias()) bias_.set_bias<T>(sample, head);
@@ -60,28 +77,17 @@ class ForwardPass {
   }
 
  private:
-  void load_keys(std::int64_t sample, std::int64_t key_head) {
-    const std::int64_t size = problem_.head_size;
-    copy_rows(problem_.keys, size, 1.0f, head_rows<T>(args_.k, sample, key_head, 0), Rows<float>{keys_, size});
-    copy_rows(problem_.keys, size, 1.0f, head_rows<T>(args_.v, sample, key_head, 0), Rows<float>{values_, size});
-  }
-
   void attend(const QueryBlock& block, std::int64_t head) {
-    const std::int64_t size = problem_.head_size;
-    copy_rows(block.rows, size, args_.scale * kLog2E, head_rows<T>(args_.q, block.sample, head, block.first),
-              Rows<float>{queries_, size});
+    products_.load_queries(block.rows, head_rows<T>(args_.q, block.sample, head, block.first));
     std::fill_n(maximum_, kQueryBlock, -kInfinity);
     std::fill_n(sum_, kQueryBlock, 0.0f);
-    std::fill_n(output_, kQueryBlock * size, 0.0f);
-    for (std::int64_t low = block.all.low; low < block.all.high; low += kKeyBlock) {
+    std::fill_n(output_, kQueryBlock * stride_, 0.0f);
+    for (std::int64_t low = products_.first_key(block.all.low); low < block.all.high; low += kKeyBlock) {
       const KeyRange tile{low, std::min(low + kKeyBlock, block.all.high)};
       if (!block.sees(tile)) continue;
-      const std::int64_t width = tile.high - tile.low;
-      sgemm(false, true, block.rows, width, size, 1.0f, {queries_, size}, {keys_ + low * size, size}, 0.0f,
-            {scores_, kTileStride});
+      products_.multiply_keys(block.rows, tile, scores_);
       for (std::int64_t row = 0; row < block.rows; ++row) softmax_row(block, head, row, tile);
-      sgemm(false, false, block.rows, size, width, 1.0f, {scores_, kTileStride}, {values_ + low * size, size}, 1.0f,
-            {output_, size});
+      products_.add_values(block.rows, tile, scores_, output_);
     }
     store_output(block, head);
   }
@@ -103,7 +109,7 @@ class ForwardPass {
       sum_[row] = sum_[row] * correction + exponentiate(scores, columns, maximum);
       maximum_[row] = maximum;
       if (correction != 1) {
-        float* output = output_ + row * problem_.head_size;
+        float* output = output_ + row * stride_;
         for (std::int64_t i = 0; i < problem_.head_size; ++i) output[i] *= correction;
       }
       // The sum above is of the whole softmax: dropout acts on its quotients.
@@ -129,7 +135,7 @@ class ForwardPass {
         log_sum_exp[row] = -kInfinity;
         continue;
       }
-      copy_rows(1, size, 1.0f / sum_[row], Rows<float>{output_ + row * size, size}, Rows<T>{out_row, size});
+      copy_rows(1, size, 1.0f / sum_[row], Rows<float>{output_ + row * stride_, stride_}, Rows<T>{out_row, size});
       log_sum_exp[row] = maximum_[row] * kLn2 + std::log(sum_[row]);
     }
   }
@@ -137,21 +143,25 @@ class ForwardPass {
   const AttentionForwardArgs& args_;
   const AttentionProblem& problem_;
   const DropoutRule rule_;
-  float *scores_, *queries_, *output_, *keys_, *values_;
+  Pieces pieces_;
+  Products products_;
+  const std::int64_t stride_;  // of rows of the output
+  float *scores_, *output_;
   DistanceTable bias_;
   float maximum_[kQueryBlock], sum_[kQueryBlock];
   float multipliers_[kKeyBlock + kLanes];
 };
 
-template <class T>
+/// share: scratch of a thread.
+template <class Products, class... Instructions>
 void attend(const ThreadTeam& team, const AttentionForwardArgs& args, const AttentionProblem& problem,
-            std::byte* memory) {
+            std::byte* memory, std::size_t share, const Instructions&... instructions) {
   const std::int64_t key_heads = problem.key_heads, cuts = query_cuts(team, problem);
   team.each(problem.samples * key_heads * cuts, [&](std::int64_t part, int thread) {
     const std::int64_t pair = part / cuts, piece = part % cuts;
     const auto cut = [&](std::int64_t i) { return ThreadTeam::cut(problem.queries, kQueryBlock, cuts, i); };
     if (cut(piece) == cut(piece + 1)) return;
-    ForwardPass<T>(args, problem, memory + share_of_thread(problem) * static_cast<std::size_t>(thread))
+    ForwardPass<Products>(args, problem, memory + share * static_cast<std::size_t>(thread), instructions...)
         .run(pair / key_heads, pair % key_heads, cut(piece), cut(piece + 1));
   });
 }
@@ -160,8 +170,11 @@ void attend(const ThreadTeam& team, const AttentionForwardArgs& args, const Atte
 
 std::size_t attention_forward_bytes(const AttentionForwardArgs& args, int threads) {
   const AttentionProblem problem = problem_of(args);
-  const bool few = has_few_queries(args, problem);
-  return (few ? few_queries_bytes(problem) : share_of_thread(problem)) * static_cast<std::size_t>(threads);
+  std::size_t share = 0;
+  with_activation_type("attention_forward", args.q.dtype(), [&]<class T>(T) {
+    share = has_few_queries(args, problem) ? few_queries_bytes(problem) : share_of_thread<T>(problem);
+  });
+  return share * static_cast<std::size_t>(threads);
 }
 
 void CpuOps::attention_forward(const AttentionForwardArgs& args) {
@@ -178,7 +191,14 @@ void CpuOps::attention_forward(const AttentionForwardArgs& args) {
             .run(pair / problem.key_heads, pair % problem.key_heads);
       });
     }
-    attend<T>(team_, args, problem, scratch(share_of_thread(problem) * static_cast<std::size_t>(team_.threads())));
+    const std::size_t share = share_of_thread<T>(problem);
+    std::byte* memory = scratch(share * static_cast<std::size_t>(team_.threads()));
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (products_ != HalfProducts::widened) {
+        return attend<NativeForward>(team_, args, problem, memory, share, native_kernel(products_));
+      }
+    }
+    attend<WidenedForward<T>>(team_, args, problem, memory, share);
   });
 }
 

@@ -28,11 +28,15 @@ QueryBlock AttentionProblem::query_block(std::int64_t sample, std::int64_t first
   for (std::int64_t row = 0; row < block.rows; ++row) {
     const KeyRange range = visible(sample, first + row);
     block.visible[static_cast<std::size_t>(row)] = range;
-    if (range.empty()) continue;
-    if (block.all.empty()) block.all = range;
-    block.all = {std::min(block.all.low, range.low), std::max(block.all.high, range.high)};
+    block.all.cover(range);
   }
   return block;
+}
+
+KeyRange AttentionProblem::seen(std::int64_t sample) const {
+  KeyRange all;
+  for (std::int64_t query = 0; query < queries; ++query) all.cover(visible(sample, query));
+  return all;
 }
 
 bool QueryBlock::sees(KeyRange keys) const {

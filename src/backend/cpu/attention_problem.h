@@ -4,6 +4,7 @@
 // the kernels know no kinds of mask, only ranges. Owns nothing; the tensors must outlive it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -20,6 +21,10 @@ struct KeyRange {
   std::int64_t low = 0, high = 0;
   bool empty() const { return low >= high; }
   bool meets(KeyRange other) const { return low < other.high && other.low < high; }
+  void cover(KeyRange other) {
+    if (other.empty()) return;
+    *this = empty() ? other : KeyRange{std::min(low, other.low), std::max(high, other.high)};
+  }
 };
 
 /// Up to kQueryBlock consecutive queries of one sample, and what each of them sees.
@@ -42,6 +47,8 @@ class AttentionProblem : public AttentionShape {
 
   /// Queries first ... of `sample`, at most kQueryBlock of them.
   QueryBlock query_block(std::int64_t sample, std::int64_t first) const;
+  /// Covers the keys that some query of the sample sees.
+  KeyRange seen(std::int64_t sample) const;
   /// ALiBi's slope of a head, 0 without.
   float slope(std::int64_t head) const { return mask_.slopes ? mask_.slopes.as<float>()[head] : 0.0f; }
   /// 0 without.

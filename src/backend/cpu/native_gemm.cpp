@@ -59,7 +59,7 @@ bool needs_sums(std::int64_t k, DType result) {
 }
 
 /// Rows or columns `outer` of an input, with elements `depth`.
-native::Source source_of(const ProductInput<BFloat16>& input, bool outer_is_row, Range outer, Range depth) {
+native::Source<BFloat16> source_of(const ProductInput<BFloat16>& input, bool outer_is_row, Range outer, Range depth) {
   const std::int64_t row = outer_is_row ? outer.first : depth.first, column = outer_is_row ? depth.first : outer.first;
   return {input.data + row * input.stride + column, input.stride, outer_is_row, outer.size(), depth.size()};
 }
@@ -110,11 +110,15 @@ class Product {
 
   /// rows: of the product, the first of them the block's row `sums_row`.
   void multiply_slice(Range rows, Range across, Range depth, std::int64_t sums_row, const BFloat16* columns) {
-    native::Panels panels{
-        .a = rows_, .b = columns, .rows = 0, .columns = 0, .depth = round_up(depth.size(), kDepth) / kDepth};
-    const std::int64_t panel = panels.depth * kTileElements;
-    const std::int64_t row_panels = round_up(rows.size(), kWidth) / kWidth,
-                       column_panels = round_up(across.size(), kWidth) / kWidth;
+    const std::int64_t panel = native::tiles_of(depth.size()) * kTileElements;
+    native::Panels panels{.a = rows_,
+                          .b = columns,
+                          .a_stride = panel,
+                          .b_stride = panel,
+                          .rows = 0,
+                          .columns = 0,
+                          .depth = native::tiles_of(depth.size())};
+    const std::int64_t row_panels = native::panels_of(rows.size()), column_panels = native::panels_of(across.size());
     alignas(64) float sums[native::kSums];
     for (std::int64_t j = 0; j < column_panels; j += kernel_.columns) {
       panels.b = columns + j * panel;
@@ -122,11 +126,13 @@ class Product {
       for (std::int64_t i = 0; i < row_panels; i += kernel_.rows) {
         panels.a = rows_ + i * panel;
         panels.rows = std::min(kernel_.rows, row_panels - i);
-        kernel_.multiply(panels, sums);
+        const std::int64_t stride = panels.columns * kWidth;
+        kernel_.multiply(panels, {sums, stride}, false);
         for (std::int64_t tile = 0; tile < panels.rows * panels.columns; ++tile) {
-          const std::int64_t down = (i + tile / panels.columns) * kWidth, right = (j + tile % panels.columns) * kWidth;
-          store(sums + tile * kWidth * kWidth, {rows.first + down, rows.last}, {across.first + right, across.last},
-                depth, sums_ + (sums_row + down) * sums_stride_ + right);
+          const std::int64_t row = tile / panels.columns * kWidth, column = tile % panels.columns * kWidth;
+          const std::int64_t down = i * kWidth + row, right = j * kWidth + column;
+          store({sums + row * stride + column, stride}, {rows.first + down, rows.last},
+                {across.first + right, across.last}, depth, sums_ + (sums_row + down) * sums_stride_ + right);
         }
       }
     }
@@ -134,7 +140,7 @@ class Product {
 
   /// One tile of sums, of the first of these rows and columns. `kept`: where sums are kept from part to part, if c
   /// cannot.
-  void store(const float* sums, Range rows, Range columns, Range depth, float* kept) {
+  void store(native::ConstSums sums, Range rows, Range columns, Range depth, float* kept) {
     Result* to = c_ + rows.first * c_stride_ + columns.first;
     const bool first = depth.first == 0, last = depth.last == size_.k;
     if constexpr (!std::is_same_v<Result, float>) {
@@ -171,11 +177,15 @@ std::size_t native_gemm_bytes(ProductSize size, DType result) {
   return static_cast<std::size_t>(round_up(Layout(size, needs_sums(size.k, result)).bytes, 64));
 }
 
+const native::Kernel& native_kernel(HalfProducts products) {
+  internal_check(products != HalfProducts::widened, "native products of a processor without them");
+  return products == HalfProducts::amx_bf16 ? native::amx_kernel() : native::avx512_kernel();
+}
+
 template <class Result>
 void native_gemm(HalfProducts products, ProductSize size, ProductInput<BFloat16> a, ProductInput<BFloat16> b, Result* c,
                  std::int64_t c_stride, bool accumulate, std::byte* memory) {
-  internal_check(products != HalfProducts::widened, "native_gemm without native products");
-  const native::Kernel& kernel = products == HalfProducts::amx_bf16 ? native::amx_kernel() : native::avx512_kernel();
+  const native::Kernel& kernel = native_kernel(products);
   kernel.begin();
   Product<Result>(kernel, size, a, b, c, c_stride, accumulate, memory).run();
   kernel.end();

@@ -9,9 +9,13 @@
 #include <cstdint>
 
 #include "backend/cpu/half_products.h"
+#include "backend/cpu/native_tiles.h"
 #include "backend/cpu/widening_gemm.h"
 
 namespace megatron {
+
+/// Instructions of these products, which are not `widened`.
+const native::Kernel& native_kernel(HalfProducts products);
 
 /// Scratch that native_gemm needs for a product of at most this size with results of this type, a multiple of a cache
 /// line; the same for all instructions.

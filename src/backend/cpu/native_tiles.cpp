@@ -8,6 +8,7 @@
 #if defined(__x86_64__)
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC bug 105593, in its own headers
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include <immintrin.h>
 
@@ -28,30 +29,57 @@ MEGATRON_AVX512 inline __mmask32 first_32(std::int64_t count) {
   return static_cast<__mmask32>(count >= 32 ? 0xFFFFFFFFu : (1u << count) - 1u);
 }
 
+/// 32 elements of which those of the mask are there, as bf16.
+MEGATRON_AVX512_BF16 inline __m512i load_32(const BFloat16* x, __mmask32 there) {
+  return _mm512_maskz_loadu_epi16(there, x);
+}
+MEGATRON_AVX512_BF16 inline __m512i load_32(const float* x, __mmask32 there) {
+  const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(there), x),
+               high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(there >> 16), x + 16);
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
 /// A tile's outer indices where each is a row of the matrix: vector i has the depth of index i.
-MEGATRON_AVX512 inline void load_contiguous(const Source& source, std::int64_t outer, std::int64_t depth,
-                                            __m512i* vectors) {
-  const BFloat16* from = source.data + outer * source.stride + depth;
+template <class T>
+MEGATRON_AVX512_BF16 inline void load_contiguous(const Source<T>& source, std::int64_t outer, std::int64_t depth,
+                                                 __m512i* vectors) {
+  const T* from = source.data + outer * source.stride + depth;
   const __mmask32 there = first_32(source.depth - depth);
   const std::int64_t rows = source.outer - outer;
 #pragma GCC unroll 16
   for (int i = 0; i < kVectors; ++i) {
-    vectors[i] = i < rows ? _mm512_maskz_loadu_epi16(there, from + i * source.stride) : _mm512_setzero_si512();
+    vectors[i] = i < rows ? load_32(from + i * source.stride, there) : _mm512_setzero_si512();
   }
 }
 
+/// Pairs of the elements of two rows, of which those of the mask are there; a row that is null is 0.
+MEGATRON_AVX512_BF16 inline __m512i load_pair(const BFloat16* even, const BFloat16* odd, __mmask16 there) {
+  __m512i low = _mm512_setzero_si512(), high = low;
+  if (even != nullptr) low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, even));
+  if (odd != nullptr) high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, odd));
+  return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+MEGATRON_AVX512_BF16 inline __m512i load_pair(const float* even, const float* odd, __mmask16 there) {
+  __m512 low = _mm512_setzero_ps(), high = low;
+  if (even != nullptr) low = _mm512_maskz_loadu_ps(there, even);
+  if (odd != nullptr) high = _mm512_maskz_loadu_ps(there, odd);
+  const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_permutexvar_epi16(order, halves);
+}
+
 /// The same where each is a column: vector i has the pair 2i, 2i + 1 of the depth, of all indices.
-MEGATRON_AVX512 inline void load_pairs(const Source& source, std::int64_t outer, std::int64_t depth, __m512i* vectors) {
-  const BFloat16* from = source.data + depth * source.stride + outer;
+template <class T>
+MEGATRON_AVX512_BF16 inline void load_pairs(const Source<T>& source, std::int64_t outer, std::int64_t depth,
+                                            __m512i* vectors) {
+  const T* from = source.data + depth * source.stride + outer;
   const __mmask16 there = first_16(source.outer - outer);
   const std::int64_t rows = source.depth - depth;
 #pragma GCC unroll 16
-  for (int i = 0; i < kVectors; ++i) {
-    __m512i even = _mm512_setzero_si512(), odd = even;
-    if (2 * i < rows) even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, from + 2 * i * source.stride));
-    if (2 * i + 1 < rows)
-      odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, from + (2 * i + 1) * source.stride));
-    vectors[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+  for (std::int64_t i = 0; i < kVectors; ++i) {
+    const T* even = from + 2 * i * source.stride;
+    vectors[i] = load_pair(2 * i < rows ? even : nullptr, 2 * i + 1 < rows ? even + source.stride : nullptr, there);
   }
 }
 
@@ -92,9 +120,9 @@ MEGATRON_AVX512 inline void store_tile(const __m512i* vectors, BFloat16* tile) {
   for (int i = 0; i < kVectors; ++i) _mm512_store_si512(tile + i * kDepth, vectors[i]);
 }
 
-template <bool rows>
-MEGATRON_AVX512 void pack(const Source& source, BFloat16* tiles) {
-  const std::int64_t depth = (source.depth + kDepth - 1) / kDepth;
+template <bool rows, class T>
+MEGATRON_AVX512_BF16 void pack(const Source<T>& source, BFloat16* tiles) {
+  const std::int64_t depth = tiles_of(source.depth);
   __m512i vectors[kVectors];
   if (source.depth_is_contiguous) {
     for (std::int64_t outer = 0; outer < source.outer; outer += kWidth) {
@@ -135,15 +163,25 @@ MEGATRON_AMX void end_amx() {
 }
 
 /// A panel that is not there is the first one again, its sums go unused.
-MEGATRON_AMX void multiply_amx(const Panels& panels, float* sums) {
-  const std::int64_t panel = panels.depth * kTileElements;
+MEGATRON_AMX void multiply_amx(const Panels& panels, Sums sums, bool add) {
   const BFloat16 *a = panels.a, *b = panels.b;
-  const std::int64_t second_a = panels.rows > 1 ? panel : 0, second_b = panels.columns > 1 ? panel : 0;
+  const bool two_rows = panels.rows > 1, two_columns = panels.columns > 1;
+  const std::int64_t second_a = two_rows ? panels.a_stride : 0, second_b = two_columns ? panels.b_stride : 0;
+  const std::int64_t row_bytes = sums.stride * static_cast<std::int64_t>(sizeof(float));
+  float* const right = sums.data + (two_columns ? kWidth : 0);
+  const std::int64_t down = two_rows ? kWidth * sums.stride : 0;
   std::atomic_signal_fence(std::memory_order_seq_cst);  // the loads below do not tell the compiler what they read
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  if (add) {
+    _tile_loadd(0, sums.data, row_bytes);
+    _tile_loadd(1, right, row_bytes);
+    _tile_loadd(2, sums.data + down, row_bytes);
+    _tile_loadd(3, right + down, row_bytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
   for (std::int64_t i = 0; i < panels.depth; ++i, a += kTileElements, b += kTileElements) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
@@ -154,31 +192,31 @@ MEGATRON_AMX void multiply_amx(const Panels& panels, float* sums) {
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
-  constexpr std::int64_t kTileSums = kWidth * kWidth;
-  float* second_row = sums + panels.columns * kTileSums;
-  _tile_stored(0, sums, 64);
-  if (panels.columns > 1) _tile_stored(1, sums + kTileSums, 64);
-  if (panels.rows > 1) _tile_stored(2, second_row, 64);
-  if (panels.rows > 1 && panels.columns > 1) _tile_stored(3, second_row + kTileSums, 64);
+  _tile_stored(0, sums.data, row_bytes);
+  if (two_columns) _tile_stored(1, right, row_bytes);
+  if (two_rows) _tile_stored(2, sums.data + down, row_bytes);
+  if (two_rows && two_columns) _tile_stored(3, right + down, row_bytes);
 }
 
 /// Half the rows of a panel, so that the sums stay in registers.
 template <int columns>
-MEGATRON_AVX512_BF16 void multiply_half_panel(const Panels& panels, int first, float* sums) {
+MEGATRON_AVX512_BF16 void multiply_half_panel(const Panels& panels, int first, Sums sums, bool add) {
   constexpr int rows = 8;
-  const std::int64_t panel = panels.depth * kTileElements;
+  float* const to = sums.data + first * sums.stride;
   __m512 own[rows][columns];
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 3
-    for (int j = 0; j < columns; ++j) own[i][j] = _mm512_setzero_ps();
+    for (int j = 0; j < columns; ++j) {
+      own[i][j] = add ? _mm512_loadu_ps(to + i * sums.stride + j * kWidth) : _mm512_setzero_ps();
+    }
   }
   const BFloat16 *a = panels.a + first * kDepth, *b = panels.b;
   for (std::int64_t tile = 0; tile < panels.depth; ++tile, a += kTileElements) {
     for (std::int64_t pair = 0; pair < kDepth; pair += 2, b += kDepth) {
       __m512bh column[columns];
 #pragma GCC unroll 3
-      for (int j = 0; j < columns; ++j) column[j] = (__m512bh)_mm512_load_si512(b + j * panel);
+      for (int j = 0; j < columns; ++j) column[j] = (__m512bh)_mm512_load_si512(b + j * panels.b_stride);
 #pragma GCC unroll 8
       for (int i = 0; i < rows; ++i) {
         std::int32_t both;
@@ -192,16 +230,16 @@ MEGATRON_AVX512_BF16 void multiply_half_panel(const Panels& panels, int first, f
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 3
-    for (int j = 0; j < columns; ++j) _mm512_store_ps(sums + (j * kWidth + first + i) * kWidth, own[i][j]);
+    for (int j = 0; j < columns; ++j) _mm512_storeu_ps(to + i * sums.stride + j * kWidth, own[i][j]);
   }
 }
 
-MEGATRON_AVX512_BF16 void multiply_avx512(const Panels& panels, float* sums) {
+MEGATRON_AVX512_BF16 void multiply_avx512(const Panels& panels, Sums sums, bool add) {
   for (const int first : {0, 8}) {
     switch (panels.columns) {
-      case 1: multiply_half_panel<1>(panels, first, sums); break;
-      case 2: multiply_half_panel<2>(panels, first, sums); break;
-      default: multiply_half_panel<3>(panels, first, sums); break;
+      case 1: multiply_half_panel<1>(panels, first, sums, add); break;
+      case 2: multiply_half_panel<2>(panels, first, sums, add); break;
+      default: multiply_half_panel<3>(panels, first, sums, add); break;
     }
   }
 }
@@ -226,12 +264,12 @@ MEGATRON_AVX512 inline void store(BFloat16* x, __mmask16 columns, __m512 values)
 }
 
 template <class From, class To>
-MEGATRON_AVX512 void store_sums_here(const float* sums, std::int64_t rows, std::int64_t columns, const From* from,
+MEGATRON_AVX512 void store_sums_here(ConstSums sums, std::int64_t rows, std::int64_t columns, const From* from,
                                      std::int64_t from_stride, To* to, std::int64_t to_stride) {
   const __mmask16 there = first_16(columns);
   rows = std::min(rows, kWidth);
-  for (std::int64_t row = 0; row < rows; ++row, sums += kWidth, to += to_stride) {
-    __m512 values = _mm512_load_ps(sums);
+  for (std::int64_t row = 0; row < rows; ++row, to += to_stride) {
+    __m512 values = _mm512_loadu_ps(sums.data + row * sums.stride);
     if (from != nullptr) values = _mm512_add_ps(load(from + row * from_stride, there), values);
     store(to, there, values);
   }
@@ -241,11 +279,29 @@ void do_nothing() {}
 
 }  // namespace
 
-MEGATRON_AVX512 void pack_rows(const Source& source, BFloat16* tiles) {
+MEGATRON_AVX512_BF16 void pack_rows(const Source<BFloat16>& source, BFloat16* tiles) {
   pack<true>(source, tiles);
 }
-MEGATRON_AVX512 void pack_columns(const Source& source, BFloat16* tiles) {
+MEGATRON_AVX512_BF16 void pack_rows(const Source<float>& source, BFloat16* tiles) {
+  pack<true>(source, tiles);
+}
+MEGATRON_AVX512_BF16 void pack_columns(const Source<BFloat16>& source, BFloat16* tiles) {
   pack<false>(source, tiles);
+}
+MEGATRON_AVX512_BF16 void pack_columns(const Source<float>& source, BFloat16* tiles) {
+  pack<false>(source, tiles);
+}
+
+MEGATRON_AVX512 void store_transposed(ConstSums sums, std::int64_t rows, std::int64_t columns, float factor,
+                                      BFloat16* to, std::int64_t to_stride) {
+  __m512i vectors[kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kVectors; ++i) vectors[i] = _mm512_loadu_si512(sums.data + i * sums.stride);
+  transpose(vectors);
+  const __mmask16 there = first_16(rows);
+  for (std::int64_t i = 0; i < std::min(columns, kWidth); ++i) {
+    store(to + i * to_stride, there, _mm512_mul_ps(_mm512_castsi512_ps(vectors[i]), _mm512_set1_ps(factor)));
+  }
 }
 
 const Kernel& amx_kernel() {
@@ -269,16 +325,25 @@ namespace {
   fail(ErrorKind::internal, "native products of bf16: this build is for another processor");
 }
 template <class From, class To>
-void store_sums_here(const float*, std::int64_t, std::int64_t, const From*, std::int64_t, To*, std::int64_t) {
+void store_sums_here(ConstSums, std::int64_t, std::int64_t, const From*, std::int64_t, To*, std::int64_t) {
   refuse();
 }
 
 }  // namespace
 
-void pack_rows(const Source&, BFloat16*) {
+void pack_rows(const Source<BFloat16>&, BFloat16*) {
   refuse();
 }
-void pack_columns(const Source&, BFloat16*) {
+void pack_rows(const Source<float>&, BFloat16*) {
+  refuse();
+}
+void pack_columns(const Source<BFloat16>&, BFloat16*) {
+  refuse();
+}
+void pack_columns(const Source<float>&, BFloat16*) {
+  refuse();
+}
+void store_transposed(ConstSums, std::int64_t, std::int64_t, float, BFloat16*, std::int64_t) {
   refuse();
 }
 const Kernel& amx_kernel() {
@@ -295,15 +360,14 @@ namespace megatron::native {
 
 // Without the attribute, which an instantiation would not have.
 template <class From, class To>
-void store_sums(const float* sums, std::int64_t rows, std::int64_t columns, const From* from, std::int64_t from_stride,
+void store_sums(ConstSums sums, std::int64_t rows, std::int64_t columns, const From* from, std::int64_t from_stride,
                 To* to, std::int64_t to_stride) {
   store_sums_here(sums, rows, columns, from, from_stride, to, to_stride);
 }
 
-template void store_sums(const float*, std::int64_t, std::int64_t, const float*, std::int64_t, float*, std::int64_t);
-template void store_sums(const float*, std::int64_t, std::int64_t, const float*, std::int64_t, BFloat16*, std::int64_t);
-template void store_sums(const float*, std::int64_t, std::int64_t, const BFloat16*, std::int64_t, float*, std::int64_t);
-template void store_sums(const float*, std::int64_t, std::int64_t, const BFloat16*, std::int64_t, BFloat16*,
-                         std::int64_t);
+template void store_sums(ConstSums, std::int64_t, std::int64_t, const float*, std::int64_t, float*, std::int64_t);
+template void store_sums(ConstSums, std::int64_t, std::int64_t, const float*, std::int64_t, BFloat16*, std::int64_t);
+template void store_sums(ConstSums, std::int64_t, std::int64_t, const BFloat16*, std::int64_t, float*, std::int64_t);
+template void store_sums(ConstSums, std::int64_t, std::int64_t, const BFloat16*, std::int64_t, BFloat16*, std::int64_t);
 
 }  // namespace megatron::native

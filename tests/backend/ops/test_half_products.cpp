@@ -3,33 +3,14 @@
 
 #include <algorithm>
 
-#include "backend/cpu/cpu_device.h"
-#include "backend/cpu/cpu_ops.h"
 #include "backend/ops/product_check.h"
+#include "backend/ops/products_here.h"
 #include "support/tensors.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-
-std::vector<HalfProducts> products_here() {
-  std::vector<HalfProducts> products = {HalfProducts::widened};
-  if (processor_features().avx512_bf16) products.push_back(HalfProducts::avx512_bf16);
-  if (processor_features().amx_bf16) products.push_back(HalfProducts::amx_bf16);
-  return products;
-}
-
-/// For each kind of products that this processor has.
-template <class Check>
-void check_each(const Check& check) {
-  CpuDevice device;
-  for (const HalfProducts products : products_here()) {
-    INFO(name_of(products));
-    CpuOps ops(device, 1, products);
-    check(ops);
-  }
-}
 
 Owned<float> product(Ops& ops, const Owned<BFloat16>& a, const Owned<BFloat16>& b) {
   Owned<float> c({a.shape()[0], b.shape()[1]});
