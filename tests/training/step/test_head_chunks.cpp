@@ -25,7 +25,7 @@ MemoryPlan plan_of(const Config& config) {
   return plan_memory(config, grid_shape(config), {.pipeline = static_cast<int>(config.parallel.pipeline) - 1});
 }
 
-/// Bytes of a tensor of so many floats in an arena.
+/// Bytes that a tensor takes in an arena.
 std::size_t in_arena(std::size_t floats) {
   return (floats * kBytes + 63) / 64 * 64;
 }
@@ -77,9 +77,9 @@ TEST_CASE("head chunks: scratch holds the logits of the largest chunk") {
 namespace {
 
 struct Results {
-  std::vector<std::vector<float>> tokens;  // of each micro-batch: losses, maxima, targets' logits
+  std::vector<std::vector<float>> tokens;  // losses, maxima, targets' logits of each micro-batch
   double loss = 0;
-  std::vector<std::vector<float>> gradients;  // of all parameters but the word table
+  std::vector<std::vector<float>> gradients;  // all parameters' but the word table's
   std::vector<float> word;
   bool evaluation_adds_nothing = false;
 };
@@ -124,11 +124,11 @@ Results play(const Config& config) {
 
 }  // namespace
 
-TEST_CASE("head chunks: bits of one chunk, but for the word table's sums over rows") {
+TEST_CASE("head chunks: the bits of one chunk, but for sums over rows") {
   const Layout layout{.micro_batch = 8};
   const Results one = play(in_chunks(1, layout));
   REQUIRE(one.tokens.size() == 3);
-  for (const std::int64_t chunks : {2, 3}) {  // of 64 rows, of 42 and 43
+  for (const std::int64_t chunks : {2, 3}) {  // 64 rows each; 42 or 43
     CAPTURE(chunks);
     const Results some = play(in_chunks(chunks, layout));
     CHECK(some.tokens == one.tokens);
