@@ -19,7 +19,7 @@ struct BertHeadSizes {
   bool final_norm = true;  ///< for the input of all heads
   Activation activation = Activation::gelu;
   double scale = 1;                                      ///< factor of what the logits of tokens are made of
-  std::int64_t chunks = 1;                               ///< of these logits' rows
+  std::int64_t chunks = 1;                               ///< parts of these logits' rows
   double deviation = 0.02, output_deviation = 0.02;      ///< the initial weights', and those of the order's logits
   int language_model_term = 0, sentence_order_term = 1;  ///< terms of the model's loss
 };

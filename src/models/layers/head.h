@@ -11,7 +11,7 @@ struct HeadSizes {
   NormSizes norm;
   bool bias = false;        ///< for the logits
   double scale = 1;         ///< factor of what the logits are made of
-  std::int64_t chunks = 1;  ///< of the logits' rows
+  std::int64_t chunks = 1;  ///< parts of the logits' rows, one after the other
   int loss_term = 0;        ///< the term of the model's loss that this head computes
 };
 

@@ -10,7 +10,7 @@ namespace megatron {
 
 class VocabularyLoss {
  public:
-  /// Of rows' logits over the whole vocabulary, f32.
+  /// Facts of rows' logits over the whole vocabulary, f32.
   struct Statistics {
     Tensor maximum;  ///< [n]
     Tensor sums;     ///< [2, n]: of exponentials, and the targets' logits, which travel in one message

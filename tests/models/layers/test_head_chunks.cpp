@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kRows = kSequence * kSamples;
 
-/// Of each target.
+/// Results of each target.
 struct Results {
   Owned<float> losses = Owned<float>({kRows}), maximum = Owned<float>({kRows}), target_logit = Owned<float>({kRows});
 };
