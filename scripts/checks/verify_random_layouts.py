@@ -56,6 +56,7 @@ class Draw:
         if self.sometimes(0.25):
             self.set("optimizer.moments_dtype", "bf16")
         self.draw_context()
+        self.draw_head()
 
     def one_of(self, *values):
         return self.random.choice(values)
@@ -318,6 +319,11 @@ class Draw:
         if self.keys["model.attention_dropout"] == 0 or self.keys["model.sequence_length"] % (16 * context) == 0:
             exchanges.append("ring")
         self.set("parallel.context_exchange", self.one_of(*exchanges))
+
+    def draw_head(self):
+        """Chunks of the head's rows. Drawn after context ranks, so that the draws above stay what they were."""
+        if self.sometimes(0.3):
+            self.set("model.head_chunks", self.one_of(2, 3, 1000))
 
 
 def make_corpus(folder, preprocess):

@@ -153,6 +153,7 @@ TEST_CASE("wrong types and values out of range are named", "[config][fault-2][fa
       {"learning_rate.minimum=-1e-5", "learning_rate.minimum = -1e-05 is out of range: at least 0"},
       {"model.attention_softcap=-1", "model.attention_softcap = -1 is out of range: at least 0, at most 10^6"},
       {"loss.alpha=1e300", "loss.alpha = 1e+300 is out of range: at least 0, at most 10^6"},
+      {"model.head_chunks=0", "model.head_chunks = 0 is out of range: at least 1"},
       {"model.hidden_dropout=1", "model.hidden_dropout = 1 is out of range: at least 0, below 1"},
       {"train.epochs=0", "train.epochs = 0 is out of range: above 0"},
       {"checkpoint.resume=1", "checkpoint.resume: expected true or false, got integer"},

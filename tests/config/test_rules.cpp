@@ -95,6 +95,10 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
       {{"model.family=t5", "parallel.pipeline=5"}, 5, "model.layers + model.decoder_layers = "},
       {{"data.mask_probability=0.2"}, 1, "belongs to model.family = \"bert\" or \"t5\", not \"gpt\""},
       {{"data.short_probability=0"}, 1, "belongs to model.family = \"bert\" or \"t5\", not \"gpt\""},
+      {{"model.family=bert", "task.name=classification", "task.labels=2", "model.head_chunks=2"},
+       1,
+       "model.head_chunks is for logits of tokens, and with task.name = \"classification\" the model ends with a head "
+       "of the task"},
       {{"model.family=bert", "task.name=classification", "task.labels=2", "task.extra_ids=3"},
        1,
        "task.extra_ids belongs to task.tokenizer = \"bert-uncased\", \"bert-cased\", \"sentencepiece\" or \"unigram\", "

@@ -39,6 +39,7 @@ std::vector<Row> gradient_reducer();
 std::vector<Row> distributed();
 std::vector<Row> recomputation();
 std::vector<Row> precision();
+std::vector<Row> head_chunks();
 
 std::vector<Row> rules();
 std::vector<Row> batches();

@@ -23,12 +23,24 @@ using nlohmann::json;
 
 /// Keys in which models of every family differ, or that do not belong to a model's form: they are read and written by
 /// HuggingFaceSizes, or by the families themselves where positions are rotations.
-constexpr std::string_view kSizeKeys[] = {"preset",          "layers",           "hidden_size",
-                                          "attention_heads", "head_size",        "query_groups",
-                                          "rotary_base",     "ffn_hidden_size",  "max_position_embeddings",
-                                          "sequence_length", "rotary_scaling",   "vocab_size",
-                                          "vocab_multiple",  "norm_epsilon",     "init_std",
-                                          "hidden_dropout",  "attention_dropout"};
+constexpr std::string_view kSizeKeys[] = {"preset",
+                                          "layers",
+                                          "hidden_size",
+                                          "attention_heads",
+                                          "head_size",
+                                          "query_groups",
+                                          "rotary_base",
+                                          "ffn_hidden_size",
+                                          "max_position_embeddings",
+                                          "sequence_length",
+                                          "rotary_scaling",
+                                          "vocab_size",
+                                          "vocab_multiple",
+                                          "norm_epsilon",
+                                          "init_std",
+                                          "hidden_dropout",
+                                          "attention_dropout",
+                                          "head_chunks"};
 
 /// Keys of [moe] that belong to a model's form.
 constexpr std::string_view kMoeKeys[] = {"every", "layers", "renormalize", "shared_gate", "residual"};

@@ -105,8 +105,9 @@ std::string suggest_preset(std::string_view name) {
 }
 
 bool set_by_presets(std::string_view key) {
-  constexpr std::string_view others[] = {"preset",   "vocab_size",        "vocab_multiple",   "hidden_dropout",
-                                         "init_std", "attention_dropout", "base_hidden_size", "base_head_size"};
+  constexpr std::string_view others[] = {"preset",           "vocab_size",     "vocab_multiple",
+                                         "hidden_dropout",   "init_std",       "attention_dropout",
+                                         "base_hidden_size", "base_head_size", "head_chunks"};
   return std::find(std::begin(others), std::end(others), key) == std::end(others);
 }
 

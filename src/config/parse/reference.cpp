@@ -59,7 +59,7 @@ std::string config_reference() {
       "A whole number may be written like `3e5`. "
       "Overriding one of `train.steps`, `samples`, `tokens` and `epochs` replaces the others; so do the keys "
       "for warm-up and for decay. `--set model.preset=NAME` replaces the file's sizes but not its vocabulary, "
-      "dropout, `init_std` and base sizes; other `--set` options override both.\n\n"
+      "dropout, `init_std`, `head_chunks` and base sizes; other `--set` options override both.\n\n"
       "Unknown keys are errors. In paths `$VAR` and `${VAR}` are replaced by the environment variable, and `~/` at the "
       "beginning by the home directory. Paths are relative to the working directory.\n";
   for (const TableDescription& table : schema_tables()) {

@@ -85,6 +85,12 @@ void check_task(const Config& c, Violations& violations) {
   check_labels(c, violations);
   check_tokenizer(c, violations);
   check_data(c, violations);
+  if (c.task.has_head() && c.model.head_chunks > 1) {
+    violations.add({"model.head_chunks", "task.name"},
+                   "model.head_chunks is for logits of tokens, and with task.name = \"{}\" the model ends with a head "
+                   "of the task; leave it out",
+                   c.task.name);
+  }
 }
 
 }  // namespace megatron

@@ -107,6 +107,7 @@ struct ModelConfig {
   bool tie_embeddings = true, scale_embeddings = false, embedding_norm = false;
   BiasConfig bias;
   bool head_bias = false, scale_head = false;
+  std::int64_t head_chunks = 1;  // in which the rows of the logits are computed
   double hidden_dropout = 0.1, attention_dropout = 0.1;
   double init_std = 0.02;
   MoeConfig moe;  // the table [moe]

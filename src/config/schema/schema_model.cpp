@@ -137,6 +137,14 @@ std::vector<Key> model_keys() {
       {MEGATRON_KEY(model, scale_head), noted(any(), "with tie_embeddings only").with(family, {"t5"}), "", "",
        "Divide what the logits are made of by √hidden_size, with base_hidden_size by its root (the original T5).", "",
        Fact::unless_default},
+      {MEGATRON_KEY(model, head_chunks), noted(extent, "1 with a task that has its own head"), "chunks", "",
+       "Compute logits and loss in this many chunks of rows, all in the memory of one, and each chunk's gradients at "
+       "once in the forward pass. Saves the logits of all other chunks, and those of micro-batches in flight. Costs "
+       "about 1 % where chunks have 128 rows or more, with parallel.tensor two small sums for each chunk, and in a "
+       "zero_bubble schedule the head's weight gradient, which fills no bubble then. Losses have the same bits, "
+       "gradients of the word table and of head_bias are equal to rounding. A run may be resumed with another number "
+       "(docs/memory.md).",
+       ""},
       {MEGATRON_KEY(model, hidden_dropout), dropout(), "", "", "Dropout after embedding, attention and feed-forward.",
        ""},
       {MEGATRON_KEY(model, attention_dropout), dropout(), "", "", "Dropout of the attention probabilities.", ""},

@@ -22,6 +22,7 @@ BertHeadSizes head_sizes(const ModelConfig& model) {
           .final_norm = model.norms() == NormPosition::pre,
           .activation = row_named(kActivations, model.activation).activation,
           .scale = head_scale(model),
+          .chunks = model.head_chunks,
           .deviation = hidden_deviation(model),
           .output_deviation = output_deviation(model),
           .language_model_term = language_model,

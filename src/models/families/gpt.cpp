@@ -45,7 +45,12 @@ GptStage::GptStage(const ModelConfig& model, const ParallelConfig& parallel, con
   blocks_.emplace(builder, block_sizes(model, grid, Sight::earlier), model.moe, place, recompute);
   if (place.last && !model.tie_embeddings) word = declare_head_table(after_layers, model);
   if (!place.last) return;
-  head_.emplace(after_layers, word, HeadSizes{model.vocab_size, norm_sizes(model), model.head_bias, head_scale(model)});
+  head_.emplace(after_layers, word,
+                HeadSizes{.vocab = model.vocab_size,
+                          .norm = norm_sizes(model),
+                          .bias = model.head_bias,
+                          .scale = head_scale(model),
+                          .chunks = model.head_chunks});
 }
 
 Shape GptStage::activation_shape(const Context& context) const {

@@ -28,7 +28,11 @@ EmbeddingSizes stream_embedding(const ModelConfig& model, int position_table, Mo
 }
 
 HeadSizes head_sizes(const ModelConfig& model) {
-  return {.vocab = model.vocab_size, .norm = norm_sizes(model), .bias = model.head_bias, .scale = head_scale(model)};
+  return {.vocab = model.vocab_size,
+          .norm = norm_sizes(model),
+          .bias = model.head_bias,
+          .scale = head_scale(model),
+          .chunks = model.head_chunks};
 }
 
 }  // namespace

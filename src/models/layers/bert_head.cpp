@@ -15,7 +15,7 @@ BertHead::BertHead(ParameterBuilder& builder, int word, const BertHeadSizes& siz
       norm_(builder, "head.norm", sizes.norm),
       language_model_(builder.store(), word,
                       builder.of_fixed_size().column_parallel_bias("head.bias", store_->at(word).global_shape[0]),
-                      sizes.vocab, sizes.language_model_term),
+                      sizes.vocab, sizes.language_model_term, sizes.chunks),
       sentence_order_(builder, {.hidden = sizes.norm.hidden,
                                 .deviation = sizes.deviation,
                                 .output_deviation = sizes.output_deviation,
@@ -34,7 +34,8 @@ ConstTensor BertHead::transform(Context& context, ConstTensor x, Saved& saved) c
   }
   saved.product = allocate("head dense product");
   saved.activated = allocate("head activated");
-  const Tensor normed = allocate("head norm");
+  const Tensor normed =
+      language_model_.input_arena(context).allocate("head norm", x.shape(), context.pass.activation_type);
   context.ops.matmul({.a = as_matrix(saved.x),
                       .b = store_->at(dense_weight_).value,
                       .transpose_b = true,
@@ -51,6 +52,7 @@ ConstTensor BertHead::transform(Context& context, ConstTensor x, Saved& saved) c
 void BertHead::forward(Context& context, ConstTensor x, Saved& saved) const {
   const Range range(context.ops.ranges(), "head");
   context.wait_for(store_->at(last_parameter_));
+  const ArenaScope scope(context.scratch);
   language_model_.forward(context, transform(context, x, saved), saved.language_model);
   sentence_order_.forward(context, saved.x, saved.sentence_order);
 }

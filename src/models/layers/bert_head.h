@@ -19,6 +19,7 @@ struct BertHeadSizes {
   bool final_norm = true;  ///< for the input of all heads
   Activation activation = Activation::gelu;
   double scale = 1;                                      ///< factor of what the logits of tokens are made of
+  std::int64_t chunks = 1;                               ///< parts of these logits' rows
   double deviation = 0.02, output_deviation = 0.02;      ///< the initial weights', and those of the order's logits
   int language_model_term = 0, sentence_order_term = 1;  ///< terms of the model's loss
 };
@@ -46,7 +47,7 @@ class BertHead {
   void backward(Context& context, Saved& saved, Tensor dx) const;
 
  private:
-  /// Up to what the logits are made of, which it returns.
+  /// Up to what the logits are made of, which it returns, in VocabularyLoss::input_arena().
   ConstTensor transform(Context& context, ConstTensor x, Saved& saved) const;
   /// Sets dx to the gradient through the dense layer.
   void backward_dense(Context& context, Saved& saved, Tensor dx) const;

@@ -82,7 +82,8 @@ struct PassSettings {
   ParameterAllGather* gathers = nullptr;  ///< if set: values may still be on their way when a forward begins
   /// f64, by term of the model's loss: forwards add the sums over their micro-batches, the same on every tensor rank.
   Tensor loss_sums = {};
-  /// By term: what a backward multiplies the gradient of that sum with (coefficient · loss scale / count).
+  /// By term: what a backward multiplies the gradient of that sum with (coefficient · loss scale / count). None where
+  /// no backward follows the forwards.
   std::span<const double> gradient_scales = {};
   std::span<const TargetResults> results = {};  ///< by micro-batch, or none: asked of forwards that count losses
   bool experts_take_all = false;                ///< each has room for all tokens of a sample
@@ -109,6 +110,7 @@ struct Context {
   /// f64 [1] of one term; absent where losses are.
   Tensor loss_sum(int term) const { return counts && pass.loss_sums ? pass.loss_sums.slice(0, term, 1) : Tensor(); }
   double gradient_scale(int term) const { return pass.gradient_scales[static_cast<std::size_t>(term)]; }
+  bool has_backward() const { return !pass.gradient_scales.empty(); }  ///< whether one follows this forward
   const RouteTally* routes() const { return counts ? pass.routes : nullptr; }
 
   /// Rows of the stream that the layer at work is on.

@@ -11,7 +11,7 @@ Head::Head(ParameterBuilder& builder, int word, const HeadSizes& sizes)
       loss_(builder.store(), word,
             sizes.bias ? builder.of_fixed_size().column_parallel_bias("head.bias", store_->at(word).global_shape[0])
                        : kNone,
-            sizes.vocab, sizes.loss_term),
+            sizes.vocab, sizes.loss_term, sizes.chunks),
       last_parameter_(static_cast<int>(builder.store().all().size()) - 1) {}
 
 void Head::normalize(Context& context, ConstTensor x, Tensor normed, Norm::Saved& saved) const {
@@ -31,7 +31,8 @@ void Head::logits(Context& context, ConstTensor x, Tensor logits) const {
 void Head::forward(Context& context, ConstTensor x, Saved& saved) const {
   const Range range(context.ops.ranges(), "head");
   context.wait_for(store_->at(last_parameter_));
-  const Tensor normed = context.saved->allocate("final norm", x.shape(), context.pass.activation_type);
+  const ArenaScope scope(context.scratch);
+  const Tensor normed = loss_.input_arena(context).allocate("final norm", x.shape(), context.pass.activation_type);
   normalize(context, x, normed, saved.norm);
   loss_.forward(context, normed, saved.loss);
 }

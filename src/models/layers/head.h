@@ -9,9 +9,10 @@ namespace megatron {
 struct HeadSizes {
   std::int64_t vocab = 0;  ///< real vocabulary: columns beyond it are padding and do not exist
   NormSizes norm;
-  bool bias = false;  ///< for the logits
-  double scale = 1;   ///< factor of what the logits are made of
-  int loss_term = 0;  ///< the term of the model's loss that this head computes
+  bool bias = false;        ///< for the logits
+  double scale = 1;         ///< factor of what the logits are made of
+  std::int64_t chunks = 1;  ///< parts of the logits' rows, one after the other
+  int loss_term = 0;        ///< the term of the model's loss that this head computes
 };
 
 class Head {

@@ -40,6 +40,11 @@ Layer analytic_layer(const Config& config) {
           outside + (inside + scores) / t};
 }
 
+// In chunks they are in scratch.
+bool keeps_logits(const Config& config) {
+  return config.model.task_outputs == 0 && config.model.head_chunks == 1;
+}
+
 double in_flight(const Config& config) {
   return schedule_named(config.parallel.schedule)
       .in_flight(static_cast<double>(config.parallel.pipeline), static_cast<double>(micro_batches_per_step(config)),
@@ -79,7 +84,8 @@ AnalyticMemory analytic_memory(const Config& config) {
   if (config.parallel.pipeline == 1) {
     const double norm = 2 * s * b * h / t, vocabulary = static_cast<double>(model.padded_vocab());
     published.activations += norm;
-    if (model.task_outputs == 0) published.activations += norm + 4 * s * b * vocabulary / t;  // the head's rows
+    if (model.task_outputs == 0) published.activations += norm;
+    if (keeps_logits(config)) published.activations += 4 * s * b * vocabulary / t;
   }
   return published;
 }
@@ -103,6 +109,7 @@ std::string compare_with_analytic(const Config& config, const MemoryPlan& first_
   if (config.recompute.kind() == RecomputeMode::none) reasons.emplace_back("no attention scores are kept (5 a s / h)");
   reasons.emplace_back("no dropout masks are kept (2 s b h)");
   if (recomputes) reasons.emplace_back("recomputed activations are in scratch");
+  if (config.parallel.pipeline == 1 && model.head_chunks > 1) reasons.emplace_back("logits are in scratch");
   if (config.parallel.pipeline > 1) reasons.emplace_back("buffers of what stages send and receive");
   if (row_named(kSchedules, config.parallel.schedule).splits_backward)
     reasons.emplace_back("inputs of delayed weight gradients");

@@ -18,12 +18,11 @@ namespace megatron {
 namespace {
 
 /// The keys whose values are tried. A mode without parts has none.
-constexpr std::string_view kFitKeys[][2] = {{"train", "micro_batch_size"},
-                                            {"recompute", "mode"},
-                                            {"recompute", "parts"},
-                                            {"optimizer", "distributed"},
-                                            {"optimizer", "moments_dtype"}};
+constexpr std::string_view kFitKeys[][2] = {{"train", "micro_batch_size"}, {"recompute", "mode"},
+                                            {"recompute", "parts"},        {"model", "head_chunks"},
+                                            {"optimizer", "distributed"},  {"optimizer", "moments_dtype"}};
 constexpr std::size_t kMostOthers = 4;
+constexpr std::int64_t kHeadChunks = 8;  ///< leave an eighth of the logits: more would save little
 
 const Key& key_of(const std::string_view (&name)[2]) {
   return *find_key(name[0], name[1]);
@@ -51,6 +50,14 @@ std::vector<RecomputeConfig> recomputations(const Config& config) {
   return ways;
 }
 
+std::vector<std::int64_t> head_chunks(const Config& config) {
+  std::vector<std::int64_t> counts = {config.model.head_chunks};
+  for (const std::int64_t count : {std::int64_t{1}, kHeadChunks}) {
+    if (count != counts.front()) counts.push_back(count);
+  }
+  return counts;
+}
+
 /// Each combination that the rules allow on these ranks.
 std::vector<Config> combinations(const Config& config) {
   std::vector<Config> all;
@@ -59,13 +66,16 @@ std::vector<Config> combinations(const Config& config) {
   for (const std::string& type : types) {
     for (const bool distributed : {config.optimizer.distributed, !config.optimizer.distributed}) {
       for (const RecomputeConfig& recompute : recomputations(config)) {
-        for (const std::int64_t size : micro_batches(config)) {
-          Config one = config;
-          one.optimizer.moments_dtype = type;
-          one.optimizer.distributed = distributed;
-          one.recompute = recompute;
-          one.train.micro_batch_size = size;
-          if (check_alone(one).empty()) all.push_back(std::move(one));
+        for (const std::int64_t chunks : head_chunks(config)) {
+          for (const std::int64_t size : micro_batches(config)) {
+            Config one = config;
+            one.optimizer.moments_dtype = type;
+            one.optimizer.distributed = distributed;
+            one.recompute = recompute;
+            one.model.head_chunks = chunks;
+            one.train.micro_batch_size = size;
+            if (check_alone(one).empty()) all.push_back(std::move(one));
+          }
         }
       }
     }
@@ -171,11 +181,11 @@ Fit fit_memory(const Config& config, const Hardware& hardware, const SearchSetti
       if (error.kind() != ErrorKind::configuration) throw;  // refused on these ranks
     }
   }
-  verify(
-      !fit.fitting.empty(), ErrorKind::configuration,
-      "nothing fits {} per rank: of {} combinations the smallest needs {}; give more tensor, pipeline or data ranks, or "
-      "more memory",
-      format_bytes(limit), fit.tried, bytes_text(fit.least));
+  verify(!fit.fitting.empty(), ErrorKind::configuration,
+         "nothing fits {} per rank: of {} combinations the smallest needs {}; give more tensor, pipeline or data "
+         "ranks, or "
+         "more memory",
+         format_bytes(limit), fit.tried, bytes_text(fit.least));
   std::stable_sort(fit.fitting.begin(), fit.fitting.end(),
                    [](const FitChoice& a, const FitChoice& b) { return a.seconds < b.seconds; });
   for (const Config& each : single_changes(config, fit.fitting.front().config)) {

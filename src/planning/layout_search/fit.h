@@ -1,7 +1,7 @@
 // --fit: the cheapest way to bring a run, laid out as its file says, under a number of bytes per rank. It tries what
-// costs time instead of ranks, in all combinations: the size of micro-batches, recomputation, where the optimizer's
-// state is and in which type. Each is played, as search_layouts() plays layouts: memory to the byte, time by the same
-// clock.
+// costs time instead of ranks, in all combinations: the size of micro-batches, recomputation, chunks of the head, where
+// the optimizer's state is and in which type. Each is played, as search_layouts() plays layouts: memory to the byte,
+// time by the same clock.
 #pragma once
 
 #include <string>

@@ -61,10 +61,15 @@ void add_end_cases(CaseList& cases, double dropout) {
   cases.add<TestedDecoderHead>("Head with a bias", kHidden, 0, head);
   head.scale = 0.4;
   cases.add<TestedDecoderHead>("Head with a bias and a scale", kHidden, 0, head);
+  head.chunks = 3;
+  cases.add<TestedDecoderHead>(std::string("Head with a bias and a scale") + kInChunks, kHidden, 0, head);
   BertHeadSizes bert{.vocab = kVocab, .norm = {.hidden = kHidden}, .sentence_order_term = 0};  // a sum of both losses
   cases.add<TestedBertHead>("BERT's head", kHidden, 0, bert).encoder = true;
   bert.scale = 0.4;
   cases.add<TestedBertHead>("BERT's head with a scale", kHidden, 0, bert).encoder = true;
+  bert.chunks = 5;
+  cases.add<TestedBertHead>(std::string("BERT's head with a scale") + kInChunks, kHidden, 0, bert).encoder = true;
+  bert.chunks = 1;
   bert.scale = 1;
   bert.final_norm = false;
   bert.activation = Activation::gelu_exact;

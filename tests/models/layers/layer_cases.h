@@ -35,6 +35,9 @@ void add_block_cases(CaseList& cases, double dropout);
 /// In the name of a block that keeps less: after the name of the block that keeps all.
 inline constexpr const char* kRecomputing = ", recomputing ";
 
+/// In the name of a head whose rows are in several chunks.
+inline constexpr const char* kInChunks = ", in chunks";
+
 AttentionSizes attention_sizes(double dropout);
 /// Step of finite differences: smaller with a norm per head, which bends where the head is small.
 float step_of(const AttentionSizes& sizes);

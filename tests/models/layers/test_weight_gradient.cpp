@@ -231,8 +231,9 @@ TEST_CASE("deferred weight gradients: the same bits after scratch is overwritten
           // Experts without drops compute activations again, which nothing keeps.
           const bool at_once =
               layer.name.find("without drops") != std::string::npos && name.find(".experts.") != std::string::npos;
+          const bool in_forward = layer.name.ends_with(kInChunks) && name == "embedding.word.weight";
           CHECK(all_zero(deferred[rank].before.at(name)) !=
-                (recomputed || at_once || reads_recomputed(layer.name, name)));
+                (recomputed || at_once || in_forward || reads_recomputed(layer.name, name)));
         }
       }
     }

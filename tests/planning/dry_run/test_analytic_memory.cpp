@@ -65,6 +65,8 @@ TEST_CASE("published activations: the first stage holds all layers' worth") {
   config.parallel.pipeline = 1;
   config.recompute = {};
   CHECK(analytic_memory(config).activations == Approx(96 * layer + embedding + 4 * sbh * (1 + 51200.0 / 12288) / 8));
+  config.model.head_chunks = 2;  // logits are in scratch
+  CHECK(analytic_memory(config).activations == Approx(96 * layer + embedding + 4 * sbh / 8));
 }
 
 TEST_CASE("published activations of a task: all columns, no logits") {

@@ -68,6 +68,7 @@ TEST_CASE("fit: the cheapest that fits, by the planner's own times and bytes") {
     Config back = best.config;
     back.train.micro_batch_size = file.train.micro_batch_size;
     back.recompute = file.recompute;
+    back.model.head_chunks = file.model.head_chunks;
     back.optimizer = file.optimizer;
     CHECK(back == file);
     for (const FitChoice& alone : fit.one_by_one) CHECK(static_cast<double>(alone.bytes) == bytes_of(alone.config));
@@ -92,4 +93,27 @@ TEST_CASE("fit: the text names the price of each change and the options") {
   const std::string text = describe_fit(fit_memory(file, machine(), kTwoRanks, 0.45 * bytes_of(file)));
   CHECK_THAT(text, Contains("it does NOT fit") && Contains("cheapest  ") && Contains(" alone saves ") &&
                        Contains(" s a step") && Contains("--set '"));
+}
+
+TEST_CASE("fit: a head in chunks, where logits are most of the memory") {
+  Config file = small_run();
+  file.model.vocab_size = 50257;
+  file.train.micro_batch_size = 1;
+  file.parallel.data = 0;
+  file.train.global_batch_size = 2;
+  const SearchSettings one_rank{.ranks = 1};
+  Config chunked = file;
+  chunked.model.head_chunks = 8;
+  const auto bytes = [&](const Config& config) {
+    return plan_layout(config, machine(), one_rank).recorded.most_bytes();
+  };
+  REQUIRE(bytes(chunked) < bytes(file));
+  const Fit fit = fit_memory(file, machine(), one_rank, static_cast<double>(bytes(chunked)));
+  CHECK(fit.fitting.front().config == chunked);
+  CHECK(fit.fitting.front().seconds > fit.file.seconds);
+  CHECK_THAT(describe_fit(fit), Contains("model.head_chunks = 8") && Contains("--set 'model.head_chunks=8'"));
+  // A file that has them already is compared with one chunk.
+  const Fit back = fit_memory(chunked, machine(), one_rank, 1e12);
+  CHECK(std::any_of(back.fitting.begin(), back.fitting.end(),
+                    [&](const FitChoice& each) { return each.config == file; }));
 }

@@ -44,6 +44,19 @@ inline void without_drops(ModelConfig& model) {
   model.moe.evaluation_capacity_factor = 0;
 }
 
+/// Heads whose rows are in three chunks.
+inline void with_head_chunks(ModelConfig& model) {
+  model.head_chunks = 3;
+}
+inline void bert_with_head_chunks(ModelConfig& model) {
+  like_bert(model);
+  model.head_chunks = 3;
+}
+inline void t5_with_head_chunks(ModelConfig& model) {
+  like_megatron_t5(model);
+  model.head_chunks = 3;
+}
+
 /// A group of these names with its own rule.
 inline ParameterGroupConfig group_with_rule(std::vector<std::string> names, const char* rule) {
   ParameterGroupConfig group{.roles = {}, .names = std::move(names), .keys = {"name"}};

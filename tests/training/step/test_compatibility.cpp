@@ -70,6 +70,7 @@ TEST_CASE("model facts: a changed key changes its own fact alone", "[train]") {
   }
   CHECK(differing(as_it_is, [](ModelConfig& model) { model.hidden_dropout = 0.7; }) == Keys{});
   CHECK(differing(as_it_is, [](ModelConfig& model) { model.init_std = 0.7; }) == Keys{});
+  CHECK(differing(as_it_is, [](ModelConfig& model) { model.head_chunks = 7; }) == Keys{});
   CHECK(differing(as_it_is, as_it_is, resume_signature) == Keys{});
 }
 

@@ -386,7 +386,24 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .context = 2},
       Layout{.micro_batch = 2, .variant = like_bert, .context = 4},
       Layout{.micro_batch = 2, .variant = to_tell_labels, .task = "classification", .context = 2},
-      Layout{.pipeline = 2, .recompute = {"full", 1}, .task = "instructions", .context = 2});
+      Layout{.pipeline = 2, .recompute = {"full", 1}, .task = "instructions", .context = 2},
+      Layout{.variant = with_head_chunks}, Layout{.micro_batch = 4, .compute = "bf16", .variant = with_head_chunks},
+      Layout{.micro_batch = 2, .threads = 3, .variant = with_head_chunks, .tasks = true},
+      Layout{.tensor = 2, .sequence_parallel = true, .variant = with_head_chunks, .context = 2},
+      Layout{.tensor = 2,
+             .sequence_parallel = true,
+             .curriculum = {"fixed_linear", 4, 3, 4, 2, {}, {}},
+             .compute = "bf16",
+             .variant = with_head_chunks},
+      Layout{.data = 2,
+             .pipeline = 2,
+             .schedule = "interleaved",
+             .virtual_stages = 2,
+             .distributed = true,
+             .variant = with_head_chunks},
+      split_every_way(with_head_chunks, ""), split_every_way(bert_with_head_chunks, ""),
+      Layout{.micro_batch = 2, .recompute = {"full"}, .compute = "fp16", .variant = bert_with_head_chunks},
+      Layout{.tensor = 2, .pipeline = 2, .schedule = "gpipe", .variant = t5_with_head_chunks});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.context, layout.exchange, layout.data, layout.pipeline, layout.micro_batch,

@@ -12,17 +12,26 @@ using namespace megatron;
 using namespace megatron::test;
 
 TEST_CASE("a steady step allocates nothing") {
-  for (const Layout& layout :
-       {Layout{}, Layout{.micro_batch = 4}, Layout{.optimizer = "muon"}, Layout{.micro_batch = 2, .schedule = "gpipe"},
-        Layout{.schedule = "zero_bubble"}, Layout{.schedule = "zero_bubble", .dropout = 0}, Layout{.dropout = 0},
-        Layout{.micro_batch = 2, .recompute = {"full", 3}}, Layout{.recompute = {"selective"}},
-        Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}},  // batches of 2 2 4 8 8
-        Layout{.curriculum = {"fixed_discrete", 0, 0, 1, 1, {3, 9, 16}, {2, 3}}},
-        Layout{.micro_batch = 2, .variant = like_llama}, Layout{.schedule = "zero_bubble", .variant = with_one_group},
-        Layout{.recompute = {"full", 3}, .variant = with_normed_heads}, Layout{.variant = like_bert},
-        Layout{.schedule = "zero_bubble", .dropout = 0, .variant = like_megatron_bert},
-        Layout{.micro_batch = 2, .variant = without_drops},
-        Layout{.recompute = {"full", 3}, .variant = without_drops}}) {
+  for (const Layout& layout : {Layout{},
+                               Layout{.micro_batch = 4},
+                               Layout{.optimizer = "muon"},
+                               Layout{.micro_batch = 2, .schedule = "gpipe"},
+                               Layout{.schedule = "zero_bubble"},
+                               Layout{.schedule = "zero_bubble", .dropout = 0},
+                               Layout{.dropout = 0},
+                               Layout{.micro_batch = 2, .recompute = {"full", 3}},
+                               Layout{.recompute = {"selective"}},
+                               Layout{.schedule = "gpipe", .ramp_up = {2, 2, 8}},  // batches of 2 2 4 8 8
+                               Layout{.curriculum = {"fixed_discrete", 0, 0, 1, 1, {3, 9, 16}, {2, 3}}},
+                               Layout{.micro_batch = 2, .variant = like_llama},
+                               Layout{.schedule = "zero_bubble", .variant = with_one_group},
+                               Layout{.recompute = {"full", 3}, .variant = with_normed_heads},
+                               Layout{.variant = like_bert},
+                               Layout{.schedule = "zero_bubble", .dropout = 0, .variant = like_megatron_bert},
+                               Layout{.variant = with_head_chunks},
+                               Layout{.schedule = "zero_bubble", .variant = bert_with_head_chunks},
+                               Layout{.micro_batch = 2, .variant = without_drops},
+                               Layout{.recompute = {"full", 3}, .variant = without_drops}}) {
     CAPTURE(layout.micro_batch, layout.schedule, layout.dropout, layout.ramp_up.start);
     const Config config = config_of(layout);
     std::vector<long> by_step;
