@@ -36,7 +36,7 @@ class SwappedAxes {
   SwappedAxes(Communicator& world, const ProcessGrid& grid, bool sequence_parallel)
       : stage_(world.split(grid.at().pipeline, grid.at().tensor * grid.shape().data + grid.at().data, "swapped")),
         grid_(*stage_, {.tensor = grid.shape().data, .data = grid.shape().tensor}),
-        check_(grid.shape(), world.rank(), grid_.tensor(), nullptr),
+        check_(grid.shape(), world.rank(), grid_.tensor(), nullptr, grid_.tensor()),
         region_(grid_, sequence_parallel) {
     grid_.tensor().set_check(&check_);
   }
@@ -60,7 +60,7 @@ void train(const Planted& planted) {
     auto defective = std::make_unique<DefectiveOps>(std::move(cpu.ops), onset);
     if (planted.operations && world.rank() == ranks - 1) planted.operations(*defective);
     Backend backend(std::move(cpu.device), std::move(defective));
-    const CheckedCollectives checks(grid, *backend.device);
+    CheckedCollectives checks(grid, *backend.device);
     std::optional<SwappedAxes> swapped;
     AroundPass pass = planted.pass;
     if (planted.over_data_ranks) {
@@ -89,6 +89,7 @@ void train(const Planted& planted) {
     }
     replica.evaluate(batches.step(2), batches.loss().counts, timers);
     replica.parameter_norm(timers);
+    checks.finish();
   });
 }
 

@@ -15,8 +15,12 @@ namespace {
 
 std::vector<HalfProducts> products_here() {
   std::vector<HalfProducts> products = {HalfProducts::widened};
-  if (processor_features().avx512_bf16) products.push_back(HalfProducts::avx512_bf16);
-  if (processor_features().amx_bf16) products.push_back(HalfProducts::amx_bf16);
+  const auto add = [&](HalfProducts kind, bool here) {
+    if (here) products.push_back(kind);
+    if (!here) WARN("no " << name_of(kind) << " here: its products are not tested");
+  };
+  add(HalfProducts::avx512_bf16, processor_features().avx512_bf16);
+  add(HalfProducts::amx_bf16, processor_features().amx_bf16);
   return products;
 }
 
@@ -54,6 +58,15 @@ TEST_CASE("native 16 bits: the choice follows the processor's features") {
   CHECK(choose_half_products(Native16Bit::off, units) == HalfProducts::widened);
   CHECK_THROWS_WITH(choose_half_products(Native16Bit::on, none),
                     Contains("neither amx_bf16 nor avx512_bf16") && Contains("\"auto\" or \"off\""));
+}
+
+TEST_CASE("native 16 bits: a plan measures what the run will use, if it can") {
+  constexpr ProcessorFeatures none, intel{.avx512_bf16 = true}, units{.amx_bf16 = true, .avx512_bf16 = true};
+  CHECK(possible_native_16bit(Native16Bit::on, intel) == Native16Bit::on);  // "auto" would widen there
+  CHECK(possible_native_16bit(Native16Bit::on, units) == Native16Bit::on);
+  CHECK(possible_native_16bit(Native16Bit::on, none) == Native16Bit::automatic);
+  CHECK(possible_native_16bit(Native16Bit::off, units) == Native16Bit::off);
+  CHECK(possible_native_16bit(Native16Bit::automatic, none) == Native16Bit::automatic);
 }
 
 TEST_CASE("native 16 bits: every transpose, setting and adding, awkward sizes") {
