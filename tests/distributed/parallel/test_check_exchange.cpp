@@ -1,12 +1,14 @@
 // How a check's ranks tell each other what they see: waits that hold nothing up, the order of results and of messages,
 // how much is sent, the end of a check.
 #include <atomic>
+#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "distributed/comm/meanings.h"
 #include "distributed/parallel/checked_grid.h"
 #include "distributed/parallel/staged_communicator.h"
+#include "distributed/parallel/tensor_print.h"
 #include "support/catch.h"
 #include "support/require_error.h"
 #include "support/separate_backend.h"
