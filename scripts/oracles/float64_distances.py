@@ -5,7 +5,7 @@ Usage: python3 scripts/oracles/float64_distances.py [--programs FOLDER] [FAMILY.
 
 Models are tiny and random, made as those of check_interop.py. Compared are the logits that megatron_checkpoint
 writes, the loss of a batch of eight samples in training, and its gradient with respect to all parameters: that is read
-from one step of SGD with a rate of 2^20, beside which the weights vanish, and has one rounding more for it. PyTorch
+from one step of SGD with a rate of 2^20, which makes the weights vanish in it, and has one rounding more for it. PyTorch
 computes the same in fp32 and in float64, on one thread as we do. Distances are relative, of all numbers together in their
 norm. Prints the table of docs/exactness.md. Ends with 1 if one of ours is larger than 1e-5, with 77 where a package is
 missing.

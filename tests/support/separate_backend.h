@@ -48,7 +48,7 @@ class SeparateDevice final : public Device {
   /// An operation, to be carried out later.
   void call(std::function<void()> work) { operations_.waiting.push_back(std::move(work)); }
 
-  std::size_t bytes() const { return bytes_; }            ///< of buffers, held now
+  std::size_t bytes() const { return bytes_; }            ///< held by buffers now
   std::size_t most_bytes() const { return most_bytes_; }  ///< at once since start_most()
   void start_most() { most_bytes_ = bytes_; }
   void refuse_pinned(std::size_t bytes) { refused_pinned_ = bytes; }    ///< an allocation of exactly this size

@@ -17,7 +17,7 @@ struct SaidCall {
 };
 
 struct CheckedGroup {
-  const GridShape& shape;    ///< of the grid that meanings name groups of; must outlive this
+  const GridShape& shape;    ///< the grid of the groups that meanings name; must outlive this
   int world_rank;            ///< this rank's
   std::string name;          ///< the group's
   int rank;                  ///< this rank's in the group

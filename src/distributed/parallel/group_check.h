@@ -40,7 +40,7 @@ class GroupCheck final : public CollectiveCheck {
   /// A call as the ranks of the group make it.
   struct Seen {
     std::vector<CallPrint> ranks;
-    std::vector<TensorPrint> parts;  ///< those for this rank, by rank; empty where a tensor goes whole
+    std::vector<TensorPrint> parts;  ///< for this rank, by rank; empty where a tensor goes whole
     std::uint64_t own = 0;           ///< the bits of this rank's tensor, or of the part of it that it gets the sum of
   };
   /// A call in flight.
@@ -50,8 +50,8 @@ class GroupCheck final : public CollectiveCheck {
     int peer;
     std::vector<TensorPrint> expected = {};                     ///< the result's, by part
     std::uint64_t own = 0;                                      ///< as in Seen
-    std::uint64_t number = 0;                                   ///< of a result that all ranks have
-    std::unique_ptr<PrintExchange::Message> message = nullptr;  ///< of a receive
+    std::uint64_t number = 0;                                   ///< for CommonResults
+    std::unique_ptr<PrintExchange::Message> message = nullptr;  ///< set by a receive
     Buffer memory = {};                                         ///< the result's, where it is kept from the caller
   };
 

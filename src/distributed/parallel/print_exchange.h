@@ -12,12 +12,12 @@
 
 namespace megatron {
 
-/// What a rank says of a call as it starts.
+/// A rank's account of a call as it starts.
 struct CallPrint {
   std::uint64_t call;            ///< a hash of what must be the same on all ranks
-  CommonResults::Print results;  ///< of calls so far
+  CommonResults::Print results;  ///< before this call
   bool repeats;                  ///< whether the tensor is the result of an earlier sum
-  TensorPrint tensor;            ///< of all parts together
+  TensorPrint tensor;            ///< all parts together
 };
 
 class PrintExchange {

@@ -20,9 +20,9 @@ struct TensorPrint {
 /// `bytes`: the tensor's, in host memory. `parts` divides its elements.
 std::vector<TensorPrint> prints_of(const std::byte* bytes, DType type, std::int64_t elements, int parts);
 
-/// Of the whole tensor: same bits where all parts have them.
+/// The whole tensor's: the same bits where all parts have them.
 TensorPrint print_of_parts(const std::vector<TensorPrint>& parts);
-/// Of the sum of tensors, but for its bits, which rounding decides.
+/// The sum's of these tensors, but for its bits, which rounding decides.
 TensorPrint print_of_sum(const std::vector<TensorPrint>& terms);
 
 /// Rounding of one addition of this type, relative.

@@ -73,7 +73,7 @@ CommunicationDefect without_maxima() {
 }  // namespace
 
 // Rank 0 waits in a check of the host's numbers while rank 1 waits for its message, which is copied out of the device
-// and sent on by whoever waits on rank 0.
+// and sent on while rank 0 waits.
 TEST_CASE("check exchange: waiting moves staged messages along") {
   run_as_threads(
       2,

@@ -56,7 +56,7 @@ TEST_CASE("check memory: a checked step keeps back what was planned") {
 }
 
 // Between what the layout needs without a check and what it needs with it.
-TEST_CASE("check memory: --verify refuses a layout that fits without the check alone") {
+TEST_CASE("check memory: --verify refuses what fits without the check alone") {
   const ShardFolder folder;
   Config config = small_run(folder, 1, 1);
   config.optimizer.distributed = true;
