@@ -1,6 +1,8 @@
 #include "parity/planted_runs.h"
 
+#include <fstream>
 #include <optional>
+#include <regex>
 
 #include "backend/ops/backends.h"
 #include "distributed/comm/thread_communicator.h"
@@ -36,7 +38,7 @@ class SwappedAxes {
   SwappedAxes(Communicator& world, const ProcessGrid& grid, bool sequence_parallel)
       : stage_(world.split(grid.at().pipeline, grid.at().tensor * grid.shape().data + grid.at().data, "swapped")),
         grid_(*stage_, {.tensor = grid.shape().data, .data = grid.shape().tensor}),
-        check_(grid.shape(), world.rank(), grid_.tensor(), nullptr),
+        check_(grid.shape(), world.rank(), grid_.tensor(), nullptr, grid_.tensor()),
         region_(grid_, sequence_parallel) {
     grid_.tensor().set_check(&check_);
   }
@@ -61,7 +63,7 @@ void train(const Planted& planted) {
     auto defective = std::make_unique<DefectiveOps>(std::move(cpu.ops), onset);
     if (planted.operations && world.rank() == ranks - 1) planted.operations(*defective);
     Backend backend(std::move(cpu.device), std::move(defective));
-    const CheckedCollectives checks(grid, *backend.device);
+    CheckedCollectives checks(grid, *backend.device);
     std::optional<SwappedAxes> swapped;
     AroundPass pass = planted.pass;
     if (planted.over_data_ranks) {
@@ -90,6 +92,7 @@ void train(const Planted& planted) {
     }
     replica.evaluate(batches.step(2), batches.loss().counts, timers);
     replica.parameter_norm(timers);
+    checks.finish();
   });
 }
 
@@ -97,10 +100,36 @@ bool is_sum(DType type, const Tensor& values, Reduce reduce) {
   return values.dtype() == type && reduce == Reduce::sum;
 }
 
+/// The message begins with a place in the file and the function, and the file has the text there. Arguments of a call
+/// may stand on the lines after its first.
+void require_line(const std::string& message, const SourceLine& line) {
+  INFO(message);
+  std::smatch place;
+  REQUIRE(std::regex_search(message, place, std::regex(line.file + ":([0-9]+) in " + line.function + ": ")));
+  CHECK(place.position() == 0);
+  std::ifstream file(MEGATRON_SOURCE "/" + line.file);
+  std::string read, there;
+  for (int number = 1, named = std::stoi(place[1]); std::getline(file, read); ++number) {
+    if (number >= named && number < named + 2) there += read;
+  }
+  CHECK_THAT(there, Contains(line.text));
+}
+
 }  // namespace
 
 void require_found(const Planted& planted) {
-  require_error(ErrorKind::numerics, planted.found, [&] { train(planted); });
+  std::vector<std::string> parts = planted.found;
+  if (!planted.line.file.empty()) parts.push_back(planted.line.file);
+  std::string message;
+  require_error(ErrorKind::numerics, parts, [&] {
+    try {
+      train(planted);
+    } catch (const Error& error) {
+      message = error.what();
+      throw;
+    }
+  });
+  if (!planted.line.file.empty()) require_line(message, planted.line);
 }
 
 void check_found(const Planted& planted) {

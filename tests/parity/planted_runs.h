@@ -18,12 +18,19 @@ struct Rank {
   Backend& backend;
 };
 
+/// A line of the sources, without its number, which every change moves.
+struct SourceLine {
+  std::string file, function;  ///< as the check names them
+  std::string text;            ///< a part of the line
+};
+
 /// An error and what the check says of it. What is not set is right.
 struct Planted {
   std::string name;
   int tensor = 1, data = 1, pipeline = 1;
   std::vector<std::string> how = {};
   std::vector<std::string> found = {};  ///< parts of the message
+  SourceLine line = {};                 ///< that it names
   CommunicationDefect communication = {};
   std::function<void(Parameter& parameter)> record = {};   ///< for each parameter, on every rank
   std::function<void(DefectiveOps& ops)> operations = {};  ///< the last rank's

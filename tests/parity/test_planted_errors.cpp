@@ -22,35 +22,41 @@ const std::vector<std::string> kUnequalParts = with(kShardedMuon, {"model.layers
 TEST_CASE("planted: shares of a layer that are not summed") {
   check_found({.name = "no sum",
                .tensor = 2,
-               .found = {"src/models/layers/embedding.cpp:", "the result is not the sum of the ranks' shares"},
+               .found = {"the result is not the sum of the ranks' shares"},
+               .line = {"src/models/layers/embedding.cpp", "forward", "kEmbeddingShares"},
                .communication = without_sums("tensor")});
 }
 
 TEST_CASE("planted: a sum that is made twice too large") {
   check_found({.name = "twice",
                .tensor = 2,
-               .found = {"src/models/layers/embedding.cpp:", "the result is not the sum"},
+               .found = {"the result is not the sum"},
+               .line = {"src/models/layers/embedding.cpp", "forward", "kEmbeddingShares"},
                .communication = scaled_sums("tensor", 2)});
 }
 
 TEST_CASE("planted: gradients that are not summed over the copies") {
-  check_found({.name = "no sum of copies",
-               .data = 2,
-               .found = {"src/distributed/parallel/gradient_reducer.cpp:", "gradients of a copy's samples"},
-               .communication = without_sums("data")});
+  check_found(
+      {.name = "no sum of copies",
+       .data = 2,
+       .found = {"gradients of a copy's samples"},
+       .line = {"src/distributed/parallel/gradient_reducer.cpp", "reduce_from", "start_all_reduce(gradients, said)"},
+       .communication = without_sums("data")});
 }
 
 TEST_CASE("planted: gradients that are divided by the number of copies") {
   check_found({.name = "factor of the data size",
                .data = 2,
-               .found = {"src/distributed/parallel/gradient_reducer.cpp:", "off by"},
+               .found = {"off by"},
+               .line = {"src/distributed/parallel/gradient_reducer.cpp", "reduce_from", "start_"},
                .communication = scaled_sums("data", 0.5f)});
 }
 
 TEST_CASE("planted: a tied table that is not summed") {
   check_found({.name = "no sum of a tie",
                .pipeline = 2,
-               .found = {"src/distributed/parallel/gradient_reducer.cpp:", "a parameter that stages share"},
+               .found = {"a parameter that stages share"},
+               .line = {"src/distributed/parallel/gradient_reducer.cpp", "sum", "all_reduce("},
                .communication = without_sums("tie 0")});
 }
 
@@ -58,7 +64,8 @@ TEST_CASE("planted: shared key heads that are not summed") {
   check_found({.name = "no sum of keys",
                .tensor = 2,
                .how = {"model.query_groups=1"},
-               .found = {"src/distributed/parallel/gradient_reducer.cpp:", "keys and values that tensor ranks share"},
+               .found = {"keys and values that tensor ranks share"},
+               .line = {"src/distributed/parallel/gradient_reducer.cpp", "sum", "all_reduce("},
                .communication = without_sums("kv_replicas")});
 }
 
@@ -70,7 +77,8 @@ TEST_CASE("planted: norms that are not summed under sequence parallelism") {
   check_found({.name = "no sum of norms",
                .tensor = 2,
                .how = kSequence,
-               .found = {"src/distributed/parallel/gradient_reducer.cpp:", "tensor ranks each use a part of"},
+               .found = {"tensor ranks each use a part of"},
+               .line = {"src/distributed/parallel/gradient_reducer.cpp", "sum", "all_reduce(gradients"},
                .communication = defect});
 }
 
@@ -79,14 +87,16 @@ TEST_CASE("planted: a maximum of logits that is each rank's own") {
   defect.forgets_all_reduce = [](const Tensor&, Reduce reduce) { return reduce == Reduce::maximum; };
   check_found({.name = "no maximum",
                .tensor = 2,
-               .found = {"src/models/layers/vocabulary_loss.cpp:", "afterwards the ranks have different bits"},
+               .found = {"afterwards the ranks have different bits"},
+               .line = {"src/models/layers/vocabulary_loss.cpp", "forward", "kLogitMaxima"},
                .communication = defect});
 }
 
 TEST_CASE("planted: a norm without the other ranks' gradients") {
   check_found({.name = "no sum of squares",
                .tensor = 2,
-               .found = {"src/training/optimizer/update_step.cpp:", "squares and losses of a rank's part of the model"},
+               .found = {"squares and losses of a rank's part of the model"},
+               .line = {"src/training/optimizer/update_step.cpp", "sum_up", "kModelSums"},
                .communication = without_sums("model", DType::f64)});
 }
 
@@ -94,7 +104,8 @@ TEST_CASE("planted: stale weights, gathered into the wrong places") {
   check_found({.name = "stale weights",
                .data = 2,
                .how = kSharded,
-               .found = {"src/distributed/parallel/parameter_all_gather.cpp:", "what arrived from rank"},
+               .found = {"what arrived from rank"},
+               .line = {"src/distributed/parallel/parameter_all_gather.cpp", "start", "start_all_gather"},
                .communication = {.group = "data", .swaps_gathered_parts = true}});
 }
 
@@ -102,8 +113,8 @@ TEST_CASE("planted: stale weights, which their owners do not broadcast") {
   check_found({.name = "stale weights of owners",
                .data = 4,
                .how = kUnequalParts,
-               .found = {"src/distributed/parallel/parameter_all_gather.cpp:",
-                         "new weights of the rank that updates them", "what arrived from rank"},
+               .found = {"new weights of the rank that updates them", "what arrived from rank"},
+               .line = {"src/distributed/parallel/parameter_all_gather.cpp", "start", "start_broadcast"},
                .communication = {.group = "data", .forgets_broadcasts = true}});
 }
 
@@ -111,57 +122,63 @@ TEST_CASE("planted: matrices that are updated with another rank's parts") {
   check_found({.name = "parts of other matrices",
                .tensor = 2,
                .how = kMuon,
-               .found = {"src/training/optimizer/whole_matrix.cpp:", "parts of matrices", "what arrived from rank"},
+               .found = {"parts of matrices", "what arrived from rank"},
+               .line = {"src/training/optimizer/whole_matrix.cpp", "make_together", "kMatrixParts"},
                .communication = {.group = "tensor", .swaps_exchanged_parts = true}});
 }
 
 TEST_CASE("planted: tokens that come back from another rank's expert") {
-  check_found(
-      {.name = "tokens of other experts",
-       .data = 4,
-       .how = kExpertRanks,
-       .found = {"src/models/layers/expert_exchange.h:", "rows by the rank of their expert", "what arrived from rank"},
-       .communication = {.group = "expert", .swaps_exchanged_parts = true}});
+  check_found({.name = "tokens of other experts",
+               .data = 4,
+               .how = kExpertRanks,
+               .found = {"rows by the rank of their expert", "what arrived from rank"},
+               .line = {"src/models/layers/expert_exchange.h", "operator\\(\\)", "kTokensOfExperts"},
+               .communication = {.group = "expert", .swaps_exchanged_parts = true}});
 }
 
 TEST_CASE("planted: heads that have another context rank's rows") {
-  check_found(
-      {.name = "other rows",
-       .how = {"parallel.context=2", "parallel.context_exchange=ulysses"},
-       .found = {"src/distributed/parallel/context_region.cpp:", "rows of attention's heads", "what arrived from rank"},
-       .communication = {.group = "context", .swaps_exchanged_parts = true}});
+  check_found({.name = "other rows",
+               .how = {"parallel.context=2", "parallel.context_exchange=ulysses"},
+               .found = {"rows of attention's heads", "what arrived from rank"},
+               .line = {"src/distributed/parallel/context_region.cpp", "to_heads", "kRowsOfHeads"},
+               .communication = {.group = "context", .swaps_exchanged_parts = true}});
 }
 
 TEST_CASE("planted: keys that come round twice") {
   check_found({.name = "the same keys again",
                .how = {"parallel.context=4", "parallel.context_exchange=ring", "model.attention_dropout=0"},
-               .found = {"src/models/layers/ring_attention.cpp:", "go round", "is not what it sent"},
+               .found = {"go round", "is not what it sent"},
+               .line = {"src/models/layers/ring_attention.cpp", "start_receive", "said"},
                .communication = {.group = "context", .repeats_received_messages = true}});
 }
 
 TEST_CASE("planted: a micro-batch that comes twice") {
   check_found({.name = "the same again",
                .pipeline = 2,
-               .found = {"src/training/pipeline/executor.cpp:", "is not what it sent"},
+               .found = {"is not what it sent"},
+               .line = {"src/training/pipeline/executor.cpp", "forward", "kStageOutput"},
                .communication = {.group = "pipeline", .repeats_received_messages = true}});
 }
 
 // ---- What records say -----------------------------------------------------------------------------------------------
 
 TEST_CASE("planted: a norm that is taken for one that all ranks compute") {
-  check_found({.name = "no sum by its record",
-               .tensor = 2,
-               .how = kSequence,
-               .found = {"src/distributed/parallel/gradient_meanings.cpp:", "gradients that all tensor ranks have",
-                         "not the same bits as rank 0"},
-               .record = is_replica});
+  check_found(
+      {.name = "no sum by its record",
+       .tensor = 2,
+       .how = kSequence,
+       .found = {"gradients that all tensor ranks have", "not the same bits as rank 0"},
+       .line = {"src/distributed/parallel/gradient_meanings.cpp", "expect_shares_of_gradients", "kWholeGradients"},
+       .record = is_replica});
 }
 
 TEST_CASE("planted: a norm that is summed though all ranks compute it") {
-  check_found({.name = "a sum by its record",
-               .tensor = 2,
-               .found = {"src/distributed/parallel/gradient_meanings.cpp:", "so these are no shares"},
-               .record = is_partial});
+  check_found(
+      {.name = "a sum by its record",
+       .tensor = 2,
+       .found = {"so these are no shares"},
+       .line = {"src/distributed/parallel/gradient_meanings.cpp", "expect_shares_of_gradients", "kPartialGradients"},
+       .record = is_partial});
 }
 
 TEST_CASE("planted: a parameter that norms count on every rank") {
@@ -219,19 +236,22 @@ TEST_CASE("planted: a router that is summed over the copies of experts alone") {
 TEST_CASE("planted: gradients that are summed twice") {
   check_found({.name = "twice",
                .data = 2,
-               .found = {"src/distributed/parallel/gradient_reducer.cpp:", "it is a sum over these ranks already"},
+               .found = {"it is a sum over these ranks already"},
+               .line = {"src/distributed/parallel/gradient_reducer.cpp", "reduce_from", "start_"},
                .after_backward = sum_again});
   check_found({.name = "twice, sharded",
                .data = 2,
                .how = kSharded,
-               .found = {"src/distributed/parallel/gradient_reducer.cpp:", "it is a sum over these ranks already"},
+               .found = {"it is a sum over these ranks already"},
+               .line = {"src/distributed/parallel/gradient_reducer.cpp", "reduce_from", "start_"},
                .after_backward = sum_again});
 }
 
 TEST_CASE("planted: a mean over each rank's own targets") {
   check_found({.name = "local counts",
                .data = 2,
-               .found = {"src/training/step/replica.cpp:", "counts that the loss is a mean over"},
+               .found = {"counts that the loss is a mean over"},
+               .line = {"src/training/step/replica.cpp", "play_training", "kLossCounts"},
                .counts = count_alone});
 }
 
@@ -249,8 +269,9 @@ TEST_CASE("planted: layers that sum over the data ranks") {
                  .tensor = 2,
                  .data = 2,
                  .how = how,
-                 .found = {"src/models/layers/embedding.cpp:", how.empty() ? "all-reduce" : "reduce-scatter",
-                           "embeddings of the words that a rank has", "they are of group 'tensor'"},
+                 .found = {how.empty() ? "all-reduce" : "reduce-scatter", "embeddings of the words that a rank has",
+                           "they are of group 'tensor'"},
+                 .line = {"src/models/layers/embedding.cpp", "forward", "kEmbeddingShares"},
                  .over_data_ranks = true});
   }
 }

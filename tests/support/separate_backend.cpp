@@ -86,6 +86,8 @@ void* SeparateDevice::allocate(std::size_t bytes) {
   std::memset(memory, kPoison, size);
   if (open_ == 0) protect(memory, size, PROT_NONE);
   regions_.push_back({memory, size});
+  bytes_ += bytes;
+  most_bytes_ = std::max(most_bytes_, bytes_);
   return memory;
 }
 
@@ -93,6 +95,7 @@ void SeparateDevice::deallocate(void* memory, std::size_t bytes) noexcept {
   finish_all();  // as on GPUs, memory in use is waited for
   std::erase_if(regions_, [=](const Region& region) { return region.memory == memory; });
   munmap(memory, whole_pages(bytes));
+  bytes_ -= bytes;
 }
 
 void* SeparateDevice::Pinned::allocate(std::size_t wanted) {

@@ -48,6 +48,9 @@ class SeparateDevice final : public Device {
   /// An operation, to be carried out later.
   void call(std::function<void()> work) { operations_.waiting.push_back(std::move(work)); }
 
+  std::size_t bytes() const { return bytes_; }            ///< held by buffers now
+  std::size_t most_bytes() const { return most_bytes_; }  ///< at once since start_most()
+  void start_most() { most_bytes_ = bytes_; }
   void refuse_pinned(std::size_t bytes) { refused_pinned_ = bytes; }    ///< an allocation of exactly this size
   std::size_t pinned_bytes() const { return pinned_.bytes; }            ///< held now
   std::size_t most_pinned_bytes() const { return pinned_.most_bytes; }  ///< at once so far
@@ -87,6 +90,7 @@ class SeparateDevice final : public Device {
   std::vector<Region> regions_;
   std::optional<std::size_t> free_bytes_ = std::size_t{1} << 40;
   std::optional<std::size_t> refused_pinned_;
+  std::size_t bytes_ = 0, most_bytes_ = 0;
   int open_ = 0;       // scopes in which memory may be touched
   int operating_ = 0;  // operations that are being carried out, one within the other
   Queue operations_, copies_out_, copies_in_;

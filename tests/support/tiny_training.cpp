@@ -183,6 +183,7 @@ TrainingTrace train_tiny(Config config, int tensor, int data, int pipeline, int 
     if (config.model.moe.top_k < config.model.moe.experts) {
       least_gap = std::min(least_gap, evaluation_gap(config, grid, backend, replica, steps));
     }
+    if (checks) checks->finish();
     const std::lock_guard lock(mutex);
     trace.gap = std::min(trace.gap, least_gap);
     if (world.rank() == 0) trace.evaluation = evaluation;
@@ -209,7 +210,7 @@ std::vector<double> evaluate_tiny(const Config& config) {
   run_as_threads(static_cast<int>(config.parallel.pipeline), [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
-    const CheckedCollectives checks(grid, *backend.device);
+    CheckedCollectives checks(grid, *backend.device);
     Replica replica(config, grid, backend);
     TinyBatches batches(config, 0);
     Timers timers;
@@ -217,6 +218,7 @@ std::vector<double> evaluate_tiny(const Config& config) {
     const StepSums sums = replica.forward_backward(batches.step(1), 1, batches.loss(), timers);
     replica.update(sums, {.learning_rate = 1e-3}, timers);
     const double after = replica.evaluate(batches.step(9), batches.loss().counts, timers).total;
+    checks.finish();
     if (world.rank() == 0) losses = {before, after};
   });
   return losses;

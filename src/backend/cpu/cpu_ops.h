@@ -1,8 +1,8 @@
-// CpuOps: the CPU backend of Ops, on a team of threads per rank. One source file per family of verbs. With the same
-// number of threads every verb gives the same bits in every run; with another number all but matmul still do, and
-// matmul agrees to rounding (to the bit in native bf16: other products add in an order that the size decides). Owns its
-// team and the scratch memory its kernels need (backend/cpu/working_memory.h; reserved, or grown on first use and then
-// reused: a steady step allocates nothing). Not thread-safe: one instance per rank, used by the thread that made it.
+// CpuOps: the CPU backend of Ops, on a team of threads per rank, which it owns; one source file per family of verbs.
+// With the same number of threads every verb gives the same bits in every run; with another number all do but products
+// in fp32 and widened ones, which agree to rounding: a thread's part of a product decides the order of its sums.
+// Scratch (backend/cpu/working_memory.h) is reserved, or grown on first use and reused: a steady step allocates
+// nothing. Not thread-safe: one instance per rank, used by the thread that made it.
 #pragma once
 
 #include <cstddef>

@@ -49,6 +49,11 @@ HalfProducts choose_half_products(Native16Bit wanted, const ProcessorFeatures& f
   return HalfProducts::widened;
 }
 
+Native16Bit possible_native_16bit(Native16Bit wanted, const ProcessorFeatures& features) {
+  const bool refused = wanted == Native16Bit::on && !features.amx_bf16 && !features.avx512_bf16;
+  return refused ? Native16Bit::automatic : wanted;
+}
+
 std::string name_of(HalfProducts products) {
   switch (products) {
     case HalfProducts::amx_bf16: return "amx_bf16";

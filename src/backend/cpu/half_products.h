@@ -24,6 +24,10 @@ const ProcessorFeatures& processor_features();
 /// Throws Error(configuration), which names the features, if `on` asks for what the processor has not.
 HalfProducts choose_half_products(Native16Bit wanted, const ProcessorFeatures& features);
 
+/// `wanted`, or `automatic` in place of an `on` that a processor with these features would refuse: for plans of runs on
+/// other processors.
+Native16Bit possible_native_16bit(Native16Bit wanted, const ProcessorFeatures& features);
+
 /// "amx_bf16", as /proc/cpuinfo writes the feature, or "widened".
 std::string name_of(HalfProducts products);
 

@@ -34,6 +34,10 @@ class CollectiveCheck {
   virtual void ends(std::uint64_t ticket) = 0;
   /// Collective over the group. Throws where the tensor is not what is said of it.
   virtual void expects(ConstTensor values, const Statement& said) = 0;
+  /// In place of ends(), where an exception unwinds: the transport touches the result no more.
+  virtual void abandons(std::uint64_t ticket) noexcept = 0;
+  /// Calls with a ticket that have not ended.
+  virtual std::size_t in_flight() const = 0;
 };
 
 }  // namespace megatron

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "distributed/comm/messages.h"
+#include "distributed/comm/poll_backoff.h"
 
 namespace megatron {
 
@@ -96,7 +97,7 @@ class Communicator::Wait {
   std::optional<Range> range_;  // within the section
 };
 
-Transfer Communicator::starts(const Waiting& what, int channel) const {
+Transfer Communicator::next_transfer(const Waiting& what, int channel) const {
   return {.what = what,
           .group = name_.c_str(),
           .channel = channel,
@@ -127,6 +128,7 @@ Pending::~Pending() {
   if (communicator_->meter_ != nullptr) --communicator_->meter_->in_flight;
   if (std::uncaught_exceptions() > 0) {
     communicator_->abandon(ticket_);
+    if (check_ != 0 && communicator_->check_ != nullptr) communicator_->check_->abandons(check_);
     return;
   }
   std::fprintf(stderr, "internal error: an operation in group '%s' was dropped without wait()\n",
@@ -143,11 +145,30 @@ void Pending::wait() {
   if (check_ != 0 && communicator->check_ != nullptr) communicator->check_->ends(check_);
 }
 
+// A transport of the host moves everything in wait().
+void Pending::wait_moving(Communicator& moved) {
+  if (active() && &moved.host() != &moved) {
+    const Communicator::Wait wait(*communicator_, what_, operation_);
+    for (PollBackoff backoff; !ready(); backoff.rest()) {
+      communicator_->do_progress();
+      moved.do_progress();
+    }
+  }
+  wait();
+}
+
 bool Pending::ready() const {
   return communicator_ == nullptr || communicator_->ready(ticket_);
 }
 
-CollectiveCheck::Started Communicator::starts(const CheckedCall& call) const {
+void Communicator::set_check(CollectiveCheck* check) {
+  // While an exception unwinds, operations are abandoned.
+  internal_check(check_ == nullptr || check_->in_flight() == 0 || std::uncaught_exceptions() > 0,
+                 "a group's check changes while calls that it knows are in flight", name_);
+  check_ = check;
+}
+
+CollectiveCheck::Started Communicator::tell_check(const CheckedCall& call) const {
   if (check_ == nullptr) return {0, call.output};
   return check_->starts(call);
 }
@@ -176,10 +197,10 @@ Pending Communicator::start_all_reduce(Tensor values, const Holding<Hold::partia
   check_tensor(values, "all-reduce", name_);
   check_reducible(values.dtype(), "all-reduce");
   if (values.elements() == 0) return {};
-  const std::uint64_t check = starts({Verb::all_reduce, said, values, values}).ticket;
+  const std::uint64_t check = tell_check({Verb::all_reduce, said, values, values}).ticket;
   if (size_ == 1) return {};
   const Waiting what{Verb::all_reduce, -1, bytes_of(values)};
-  const Range range(ranges(), starts(what));
+  const Range range(ranges(), next_transfer(what));
   return pending(do_all_reduce(values, said.meaning->reduce),
                  2.0 * (size_ - 1) / size_ * static_cast<double>(values.bytes()),
                  messages_of_all_reduce(values.elements(), width_of(values), rank_, size_), what, check);
@@ -190,13 +211,13 @@ Pending Communicator::start_all_gather(ConstTensor part, Tensor whole, const Hol
   check_tensor(whole, "all-gather", name_);
   check_parts(whole, part, rank_, size_, "all-gather", name_);
   if (part.elements() == 0) return {};
-  const CollectiveCheck::Started check = starts({Verb::all_gather, said, part, whole});
+  const CollectiveCheck::Started check = tell_check({Verb::all_gather, said, part, whole});
   if (size_ == 1) {
     if (part.data() != whole.data()) copy_alone(part, whole);
     return {};
   }
   const Waiting what{Verb::all_gather, -1, bytes_of(whole)};
-  const Range range(ranges(), starts(what));
+  const Range range(ranges(), next_transfer(what));
   return pending(do_all_gather(part, check.output), static_cast<double>(part.bytes()) * (size_ - 1),
                  messages_of_all_gather(part.elements(), width_of(part), size_), what, check.ticket);
 }
@@ -208,13 +229,13 @@ Pending Communicator::start_reduce_scatter(ConstTensor whole, Tensor part, const
   check_reducible(part.dtype(), "reduce-scatter");
   check_parts(whole, part, rank_, size_, "reduce-scatter", name_);
   if (part.elements() == 0) return {};
-  const std::uint64_t check = starts({Verb::reduce_scatter, said, whole, part}).ticket;
+  const std::uint64_t check = tell_check({Verb::reduce_scatter, said, whole, part}).ticket;
   if (size_ == 1) {
     if (part.data() != whole.data()) copy_alone(whole, part);
     return {};
   }
   const Waiting what{Verb::reduce_scatter, -1, bytes_of(whole)};
-  const Range range(ranges(), starts(what));
+  const Range range(ranges(), next_transfer(what));
   return pending(do_reduce_scatter(whole, part), static_cast<double>(part.bytes()) * (size_ - 1),
                  messages_of_reduce_scatter(part.elements(), width_of(part), size_), what, check);
 }
@@ -223,10 +244,10 @@ Pending Communicator::start_broadcast(Tensor values, int root, const Holding<Hol
   check_tensor(values, "broadcast", name_);
   internal_check(root >= 0 && root < size_, "broadcast from a rank outside the group", root, size_);
   if (values.elements() == 0) return {};
-  const CollectiveCheck::Started check = starts({Verb::broadcast, said, values, values, root});
+  const CollectiveCheck::Started check = tell_check({Verb::broadcast, said, values, values, root});
   if (size_ == 1) return {};
   const Waiting what{Verb::broadcast, root, bytes_of(values)};
-  const Range range(ranges(), starts(what));
+  const Range range(ranges(), next_transfer(what));
   return pending(do_broadcast(check.output, root),
                  root == rank_ ? static_cast<double>(values.bytes()) * (size_ - 1) : 0.0,
                  messages_of_broadcast(values.elements(), width_of(values), root, rank_, size_), what, check.ticket);
@@ -237,13 +258,13 @@ Pending Communicator::start_all_to_all(ConstTensor send, Tensor receive, const H
   check_tensor(receive, "all-to-all", name_);
   check_exchange(send, receive, size_, name_);
   if (send.elements() == 0) return {};
-  const std::uint64_t check = starts({Verb::all_to_all, said, send, receive}).ticket;
+  const std::uint64_t check = tell_check({Verb::all_to_all, said, send, receive}).ticket;
   if (size_ == 1) {
     copy_alone(send, receive);
     return {};
   }
   const Waiting what{Verb::all_to_all, -1, bytes_of(send)};
-  const Range range(ranges(), starts(what));
+  const Range range(ranges(), next_transfer(what));
   return pending(do_all_to_all(send, receive), static_cast<double>(send.bytes()) / size_ * (size_ - 1),
                  messages_of_all_to_all(send.elements() / size_, width_of(send), size_), what, check);
 }
@@ -254,9 +275,9 @@ Pending Communicator::start_send(ConstTensor values, int to, int channel, const 
                  size_);
   internal_check(channel >= 0 && channel <= kChannels, "send on a channel out of range", channel);
   if (values.elements() == 0) return {};
-  const std::uint64_t check = starts({Verb::send, said, values, {}, to, channel}).ticket;
+  const std::uint64_t check = tell_check({Verb::send, said, values, {}, to, channel}).ticket;
   const Waiting what{Verb::send, to, bytes_of(values)};
-  const Range range(ranges(), starts(what, channel));
+  const Range range(ranges(), next_transfer(what, channel));
   return pending(do_send(values, to, channel), static_cast<double>(values.bytes()), messages_of_send(bytes_of(values)),
                  what, check);
 }
@@ -267,9 +288,9 @@ Pending Communicator::start_receive(Tensor values, int from, int channel, const 
                  from, rank_, size_);
   internal_check(channel >= 0 && channel <= kChannels, "receive on a channel out of range", channel);
   if (values.elements() == 0) return {};
-  const std::uint64_t check = starts({Verb::receive, said, {}, values, from, channel}).ticket;
+  const std::uint64_t check = tell_check({Verb::receive, said, {}, values, from, channel}).ticket;
   const Waiting what{Verb::receive, from, bytes_of(values)};
-  const Range range(ranges(), starts(what, channel));
+  const Range range(ranges(), next_transfer(what, channel));
   return pending(do_receive(values, from, channel), 0, 0, what, check);
 }
 

@@ -43,6 +43,8 @@ class Pending {
   Pending& operator=(Pending&& other) noexcept;  ///< the target must be complete
   ~Pending();
   void wait();
+  /// The same, for an operation of another transport than `moved`'s: meanwhile that moves what it has in flight along.
+  void wait_moving(Communicator& moved);
   /// Whether wait() would return at once. Moves nothing: that is progress(), of its group.
   bool ready() const;
   bool active() const { return communicator_ != nullptr; }
@@ -84,9 +86,9 @@ class Communicator {
   /// This rank's record of what it is doing, which must outlive the communicator; groups split off later share it.
   void set_activity(Activity* activity) { activity_ = activity; }
   Activity* activity() const { return activity_; }  ///< nullptr: there is none
-  /// Checks this group's calls from now on; must outlive the communicator or be taken off with nullptr, which ends
-  /// it. Groups that are split off have none.
-  void set_check(CollectiveCheck* check) { check_ = check; }
+  /// Checks this group's calls from now on; must outlive the communicator or be taken off with nullptr. Groups that are
+  /// split off have none. Internal error while calls that the check knows are in flight: it has their results.
+  void set_check(CollectiveCheck* check);
   bool checked() const { return check_ != nullptr; }
   /// Says what a tensor is over the ranks, where nothing is moved. Does nothing without a check, and is collective with
   /// one.
@@ -186,12 +188,12 @@ class Communicator {
   class Wait;
   Ranges* ranges() const { return meter_ != nullptr && meter_->timers != nullptr ? meter_->timers->ranges() : nullptr; }
   /// The transfer that is started next.
-  Transfer starts(const Waiting& what, int channel = -1) const;
+  Transfer next_transfer(const Waiting& what, int channel = -1) const;
   void check_reducible(DType type, const char* verb) const;
   Pending pending(std::uint64_t ticket, double bytes_sent, std::int64_t messages, const Waiting& what,
                   std::uint64_t check);
   /// Tells the check, if there is one.
-  CollectiveCheck::Started starts(const CheckedCall& call) const;
+  CollectiveCheck::Started tell_check(const CheckedCall& call) const;
 
   int rank_, size_;
   std::string name_;

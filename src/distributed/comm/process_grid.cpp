@@ -123,7 +123,12 @@ std::optional<std::vector<int>> colours_of_group(const GridShape& shape, std::st
 }
 
 std::string_view name_of(Group group) {
-  return kRows[static_cast<std::size_t>(group)].name;
+  switch (group) {
+    case Group::tie: return "tie";
+    case Group::world: return "world";
+    case Group::any: return "any";
+    default: return kRows[static_cast<std::size_t>(group)].name;
+  }
 }
 
 std::optional<int> world_rank_of(const GridShape& shape, std::string_view group, int rank, int member) {

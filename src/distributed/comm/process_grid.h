@@ -47,7 +47,8 @@ int rank_of(const GridCoordinates& at, const GridShape& shape);
 /// The rank within ProcessGrid::copies(group).
 int copy_rank(CopyGroup group, const GridCoordinates& at, const GridShape& shape);
 
-/// The name of a group's communicators. A group that has another's members may be that one, and have its name.
+/// The name of a group's communicators; of a tie, without its index. A group that has another's members may be that
+/// one, and have its name.
 std::string_view name_of(Group group);
 inline constexpr std::string_view kTieName = "tie ";  ///< the start of a tie's name, before its index
 

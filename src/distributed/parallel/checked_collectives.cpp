@@ -1,12 +1,12 @@
 #include "distributed/parallel/checked_collectives.h"
 
-#include "distributed/parallel/group_check.h"
-
 namespace megatron {
 
 CheckedCollectives::CheckedCollectives(const ProcessGrid& grid, Device& device) {
   const auto add = [&](Communicator& group, Device* of_tensors) {
-    checked_.push_back({&group, std::make_unique<GroupCheck>(grid.shape(), grid.world().rank(), group, of_tensors)});
+    const int rank = grid.world().rank();
+    checked_.push_back(
+        {&group, std::make_unique<GroupCheck>(grid.shape(), rank, group, of_tensors, /*moved=*/grid.tensor())});
   };
   for (Communicator* group : grid.groups()) {
     add(*group, group == &grid.control() || device.is_host_memory() ? nullptr : &device);
@@ -17,6 +17,10 @@ CheckedCollectives::CheckedCollectives(const ProcessGrid& grid, Device& device) 
 
 CheckedCollectives::~CheckedCollectives() {
   for (const Checked& checked : checked_) checked.group->set_check(nullptr);
+}
+
+void CheckedCollectives::finish() {
+  for (const Checked& checked : checked_) checked.check->finish();
 }
 
 }  // namespace megatron

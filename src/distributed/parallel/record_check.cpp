@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <tuple>
 
 #include "distributed/comm/agreement.h"
@@ -57,6 +59,37 @@ bool overlap(const Part& a, const Part& b) {
     if (a.offset[i] >= b.offset[i] + b.extent[i] || b.offset[i] >= a.offset[i] + a.extent[i]) return false;
   }
   return true;
+}
+
+/// The axis along which parts begin at the most places; parts of a tensor are cut along one.
+std::size_t cut_axis(const std::vector<Part>& parts) {
+  std::size_t best = 0, most = 0;
+  for (std::size_t axis = 0; !parts.empty() && axis < parts[0].offset.size(); ++axis) {
+    std::set<std::int64_t> places;
+    for (const Part& part : parts) places.insert(part.offset[axis]);
+    if (places.size() > most) best = axis;
+    most = std::max(most, places.size());
+  }
+  return best;
+}
+
+/// Two parts, by number, that have elements in common: in the order of their places, each is compared with those that
+/// begin before it ends, which are none but its neighbours where nothing overlaps.
+std::optional<std::pair<std::size_t, std::size_t>> find_overlap(const std::vector<Part>& parts) {
+  const std::size_t axis = cut_axis(parts);
+  std::vector<std::size_t> order(parts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto first = [&](std::size_t part) { return parts[part].offset.empty() ? 0 : parts[part].offset[axis]; };
+  const auto end = [&](std::size_t part) {
+    return parts[part].extent.empty() ? 1 : first(part) + parts[part].extent[axis];
+  };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return first(a) < first(b); });
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (std::size_t j = i + 1; j < order.size() && first(order[j]) < end(order[i]); ++j) {
+      if (overlap(parts[order[i]], parts[order[j]])) return std::minmax({order[i], order[j]});
+    }
+  }
+  return std::nullopt;
 }
 
 std::int64_t elements_of(const Extents& shape) {
@@ -119,42 +152,59 @@ class RecordCheck {
   const std::vector<int>& members(const std::string& group, int rank) const {
     return members_.try_emplace(group, shape_, group).first->second.of(rank);
   }
-  std::string unequal_in_group(const Holders& holders) const {
+  /// Calls `of_group` with each group over which a record sums once, and the first rank that does.
+  template <class OfGroup>
+  void for_summing_groups(const Holders& holders, const OfGroup& of_group) const {
+    std::set<std::pair<std::string, int>> seen;  // by name and first member
     for (const auto& [rank, record] : holders) {
       for (const std::string& group : summing_groups(record)) {
-        for (const int other : members(group, rank)) {
-          const auto at = holders.find(other);
-          if (at != holders.end() && at->second.part == record.part) continue;
-          return fmt::format("rank {} sums its gradient over group '{}', in which rank {} has {}", rank, group, other,
-                             at == holders.end() ? "none of it" : "another part of it");
-        }
+        const std::vector<int>& ranks = members(group, rank);
+        if (!ranks.empty() && seen.emplace(group, ranks.front()).second) of_group(group, ranks, rank);
       }
     }
-    return {};
   }
+  std::string unequal_in_group(const Holders& holders) const {
+    std::string found;
+    for_summing_groups(holders, [&](const std::string& group, const std::vector<int>& ranks, int rank) {
+      for (const int other : ranks) {
+        const auto at = holders.find(other);
+        if (!found.empty() || (at != holders.end() && at->second.part == holders.at(rank).part)) continue;
+        found = fmt::format("rank {} sums its gradient over group '{}', in which rank {} has {}", rank, group, other,
+                            at == holders.end() ? "none of it" : "another part of it");
+      }
+    });
+    return found;
+  }
+  // Records passed unequal_in_group(): ranks that sums connect hold the same part, so different parts are not
+  // connected.
   std::string unconnected(const Holders& holders) const {
-    std::map<int, int> first;  // the least rank that sums connect with a rank
-    for (const auto& holder : holders) first[holder.first] = holder.first;
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const auto& [rank, record] : holders) {
-        for (const std::string& group : summing_groups(record)) {
-          for (const int other : members(group, rank)) {
-            const int least = std::min(first[rank], first[other]);
-            changed = changed || first[rank] != least || first[other] != least;
-            first[rank] = first[other] = least;
-          }
-        }
+    std::map<int, int> towards;  // from each rank to one that sums connect it with; the first ones to themselves
+    for (const auto& holder : holders) towards[holder.first] = holder.first;
+    const auto first_of = [&](int rank) {
+      while (towards[rank] != rank) rank = towards[rank] = towards[towards[rank]];
+      return rank;
+    };
+    for_summing_groups(holders, [&](const std::string&, const std::vector<int>& ranks, int) {
+      for (const int other : ranks) {
+        if (!holders.contains(other) || !holders.contains(ranks.front())) continue;
+        const auto [least, most] = std::minmax({first_of(ranks.front()), first_of(other)});
+        towards[most] = least;
       }
+    });
+    std::map<Part, int> first_holders;
+    std::vector<Part> parts;
+    std::vector<int> ranks;
+    std::optional<std::pair<int, int>> apart;
+    for (const auto& [rank, record] : holders) {
+      const auto [at, added] = first_holders.emplace(record.part, rank);
+      if (added) parts.push_back(record.part);
+      if (added) ranks.push_back(rank);
+      if (!apart && first_of(rank) != first_of(at->second)) apart.emplace(at->second, rank);
     }
-    for (const auto& [a, record] : holders) {
-      for (const auto& [b, other] : holders) {
-        if (a < b && first[a] != first[b] && overlap(record.part, other.part)) {
-          return fmt::format("ranks {} and {} hold the same elements, and no sum of gradients connects them", a, b);
-        }
-      }
-    }
-    return {};
+    if (const auto both = find_overlap(parts); !apart && both) apart.emplace(ranks[both->first], ranks[both->second]);
+    if (!apart) return {};
+    return fmt::format("ranks {} and {} hold the same elements, and no sum of gradients connects them", apart->first,
+                       apart->second);
   }
   std::string counted_wrongly(const Holders& holders) const {
     std::map<std::tuple<int, int>, std::vector<int>> copies;  // ranks by copy of the model, or of its experts
@@ -165,14 +215,18 @@ class RecordCheck {
     }
     for (const auto& [key, ranks] : copies) {
       std::int64_t counted = 0;
-      for (const int a : ranks) {
-        if (!holders.at(a).owner) continue;
-        counted += holders.at(a).part.elements();
-        for (const int b : ranks) {
-          if (a < b && holders.at(b).owner && overlap(holders.at(a).part, holders.at(b).part)) {
-            return fmt::format("norms count it twice: ranks {} and {} both own the same elements", a, b);
-          }
-        }
+      std::vector<Part> parts;
+      std::vector<int> owners;
+      for (const int rank : ranks) {
+        const HeldRecord& record = holders.at(rank);
+        if (!record.owner) continue;
+        counted += record.part.elements();
+        parts.push_back(record.part);
+        owners.push_back(rank);
+      }
+      if (const auto both = find_overlap(parts)) {
+        return fmt::format("norms count it twice: ranks {} and {} both own the same elements", owners[both->first],
+                           owners[both->second]);
       }
       const std::int64_t all = elements_of(holders.at(ranks.front()).shape);
       if (counted != all) {
@@ -201,13 +255,13 @@ std::string wrong_shares(const std::vector<std::vector<HeldSlice>>& ranks) {
     }
   }
   for (const auto& [name, parts] : tensors) {
+    std::vector<Part> cuts;
+    for (const auto& part : parts) cuts.push_back(part.first);
+    if (find_overlap(cuts)) return fmt::format("{}: elements of two parts are the same", name);
     std::int64_t saved = 0;
-    for (auto a = parts.begin(); a != parts.end(); ++a) {
-      for (auto b = std::next(a); b != parts.end(); ++b) {
-        if (overlap(a->first, b->first)) return fmt::format("{}: elements of two parts are the same", name);
-      }
+    for (const auto& part : parts) {
       std::int64_t end = 0;
-      for (const auto& [first, count] : a->second) {
+      for (const auto& [first, count] : part.second) {
         if (first < end) return fmt::format("{}: element {} of a part is saved twice", name, first);
         end = first + count;
         saved += count;

@@ -26,6 +26,18 @@ std::uint64_t hash_of(const std::byte* bytes, std::size_t count) {
   return hash;
 }
 
+/// The same after each NaN was made the usual one: its sign and its payload depend on who computed it.
+template <class T>
+std::uint64_t hash_with_one_nan(const std::byte* bytes, std::int64_t elements) {
+  std::vector<T> values(static_cast<std::size_t>(elements));
+  std::memcpy(values.data(), bytes, values.size() * sizeof(T));
+  for (T& value : values) {
+    const auto number = static_cast<double>(wide(value));
+    if (std::isnan(number)) std::memset(&value, 0xFF, sizeof value);
+  }
+  return hash_of(reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T));
+}
+
 template <class T>
 void add_numbers(const std::byte* bytes, std::int64_t elements, TensorPrint& print) {
   for (std::int64_t i = 0; i < elements; ++i) {
@@ -37,11 +49,12 @@ void add_numbers(const std::byte* bytes, std::int64_t elements, TensorPrint& pri
     print.size += std::abs(term);
     print.zero = print.zero && value == 0;
   }
+  print.bits = std::isfinite(print.size) ? hash_of(bytes, static_cast<std::size_t>(elements) * sizeof(T))
+                                         : hash_with_one_nan<T>(bytes, elements);
 }
 
 TensorPrint print_of(const std::byte* bytes, DType type, std::int64_t elements) {
   TensorPrint print;
-  print.bits = hash_of(bytes, static_cast<std::size_t>(elements) * size_of(type));
   switch (type) {
     case DType::f32: add_numbers<float>(bytes, elements, print); break;
     case DType::f64: add_numbers<double>(bytes, elements, print); break;
@@ -62,6 +75,26 @@ std::vector<TensorPrint> prints_of(const std::byte* bytes, DType type, std::int6
     prints.push_back(print_of(bytes + static_cast<std::size_t>(part * each) * size_of(type), type, each));
   }
   return prints;
+}
+
+TensorPrint print_of_parts(const std::vector<TensorPrint>& parts) {
+  TensorPrint whole{.bits = mix64(parts.size())};
+  for (const TensorPrint& part : parts) {
+    whole.bits = mix64(whole.bits ^ part.bits);
+    whole.size += part.size;
+    whole.zero = whole.zero && part.zero;
+  }
+  return whole;
+}
+
+TensorPrint print_of_sum(const std::vector<TensorPrint>& terms) {
+  TensorPrint sum;
+  for (const TensorPrint& term : terms) {
+    sum.product += term.product;
+    sum.size += term.size;
+    sum.zero = sum.zero && term.zero;
+  }
+  return sum;
 }
 
 double roundoff_of(DType type) {

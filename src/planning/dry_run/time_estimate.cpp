@@ -8,6 +8,7 @@
 #include "base/core/stopwatch.h"
 #include "distributed/process/cores.h"
 #include "planning/dry_run/plan_text.h"
+#include "training/step/code_path.h"
 
 namespace megatron {
 
@@ -66,10 +67,8 @@ double product_rate(const Config& config, const Backend& backend, DType type) {
 
 MachineSpeed measure_speed(const Config& config) {
   const int cores = std::max(1, static_cast<int>(cores_of_process("").of_host));
-  // A plan may be made on a processor that has not what the run's have.
-  const Native16Bit wanted = config.run.native_16bit_choice();
   const Backend backend = make_cpu_backend(std::min(cores, static_cast<int>(config.run.threads)),
-                                           wanted == Native16Bit::off ? wanted : Native16Bit::automatic);
+                                           native_16bit_here(config.run.native_16bit_choice()));
   MachineSpeed speed;
   speed.flops_per_second = product_rate(config, backend, DType::f32);
   if (const DType type = config.precision.dtype(); type != DType::f32) {

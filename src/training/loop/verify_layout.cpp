@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "base/text/byte_text.h"
 #include "distributed/comm/agreement.h"
@@ -12,6 +13,7 @@
 #include "distributed/process/node_memory.h"
 #include "training/loop/compare_steps.h"
 #include "training/loop/hang_watch_pause.h"
+#include "training/step/check_plan.h"
 #include "training/step/grid.h"
 
 namespace megatron {
@@ -73,7 +75,7 @@ void check_reference_fits(const MemoryPlan& plan, std::size_t kept, const std::s
 
 // The layout is run in fp32, and then in its own precision, whose masters may make it the larger one.
 void check_memory(Communicator& world, const std::string& host, const Compute& compute, const Config& own,
-                  std::int64_t steps) {
+                  std::int64_t steps, bool check_collectives) {
   const Device& device = *compute.backend.device;
   const auto plan_of = [&](Config config, const GridShape& shape, const GridCoordinates& at) {
     config.checkpoint.async = false;  // nothing is saved
@@ -90,11 +92,15 @@ void check_memory(Communicator& world, const std::string& host, const Compute& c
   });
   const GridShape shape = grid_shape(own);
   const GridCoordinates at = coordinates_of(world.rank(), shape);
-  const MemoryPlan wide = plan_of(rounded, shape, at), as_it_is = plan_of(own, shape, at);
-  require_memory(
-      world, host, device,
-      {.device = std::max(wide.total(), as_it_is.total()), .host = std::max(wide.host, as_it_is.host) + kept},
-      "verify the same layout with a smaller model, or on more nodes");
+  const auto need_of = [&](const Config& config) {
+    const MemoryPlan plan = plan_of(config, shape, at);
+    const CheckPlan check = check_collectives ? plan_check(config, shape, at, compute.transport_kind) : CheckPlan{};
+    return MemoryNeed{.device = plan.total() + check.kept, .host = plan.host + check.read};
+  };
+  const MemoryNeed wide = need_of(rounded), as_it_is = need_of(own);
+  require_memory(world, host, device,
+                 {.device = std::max(wide.device, as_it_is.device), .host = std::max(wide.host, as_it_is.host) + kept},
+                 "verify the same layout with a smaller model, or on more nodes");
 }
 
 // ---- Running --------------------------------------------------------------------------------------------------------
@@ -119,7 +125,14 @@ struct Runs {
       check_records(grid, trainer.replica().store());
       check_shares(ranks, trainer.replica().owned_slices());
     }
-    return work(trainer, grid);
+    if constexpr (std::is_void_v<decltype(work(trainer, grid))>) {
+      work(trainer, grid);
+      if (checks) checks->finish();
+    } else {
+      auto result = work(trainer, grid);
+      if (checks) checks->finish();
+      return result;
+    }
   }
   template <class Work>
   auto with_trainer(const Config& config, const Work& work) const {
@@ -308,7 +321,7 @@ int verify_layout_on(const Config& config, Communicator& world, Compute& compute
         "recomputation, nothing shared); start --verify on more ranks");
     return 0;
   }
-  check_memory(world, environment.host, compute, config, runs.steps);
+  check_memory(world, environment.host, compute, config, runs.steps, check_collectives);
   const ReferenceSteps reference = shared_reference(runs, one);
   if (rounded != one) {
     ParityReport report(run_layout(runs, rounded, reference, reference).comparison, kRounding);

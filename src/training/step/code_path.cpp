@@ -40,6 +40,10 @@ std::string chosen_half_products(Native16Bit wanted) {
   return name_of(choose_half_products(wanted, processor_features()));
 }
 
+Native16Bit native_16bit_here(Native16Bit wanted) {
+  return possible_native_16bit(wanted, processor_features());
+}
+
 void require_same_half_products(Communicator& world, const std::string& host, const std::string& products) {
   const std::vector<HostAndProducts> ranks = gather(world, HostAndProducts(host, products));
   const std::string different = world.broadcast_text(world.rank() == 0 ? different_products(ranks) : "", 0);

@@ -15,6 +15,9 @@ std::string chosen_code_path();
 /// Throws Error(configuration) where it cannot.
 std::string chosen_half_products(Native16Bit wanted);
 
+/// The same wish, or `automatic` where this host would refuse it: for plans of runs on other hosts.
+Native16Bit native_16bit_here(Native16Bit wanted);
+
 /// Collective: throws the same Error(configuration) on all ranks, which names the hosts, unless all multiply bf16
 /// alike. Unequal ones would let copies of parameters drift apart.
 void require_same_half_products(Communicator& world, const std::string& host, const std::string& products);

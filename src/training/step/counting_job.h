@@ -49,6 +49,9 @@ struct PlayedReplica {
   const ModelFamily& family;
 };
 
+/// A training step of the largest size, with what it computes and moves, but for the sums of an update.
+StepSums play_step(const PlayedReplica& played, std::span<const double> counts);
+
 /// Memory of a replica that has played a step, without what a step computes and moves. Plays evaluations too where
 /// those may take more than a step.
 MemoryPlan memory_of(const PlayedReplica& played);

@@ -23,7 +23,8 @@ namespace {
 // hashes, votes to stop and save.
 constexpr std::int64_t kDecisionNumbers = 4;
 
-// A training step of the largest size, with what it computes and moves.
+}  // namespace
+
 StepSums play_step(const PlayedReplica& played, std::span<const double> counts) {
   const auto& [config, job, replica, family] = played;
   Arena batch("batch");
@@ -34,6 +35,8 @@ StepSums play_step(const PlayedReplica& played, std::span<const double> counts) 
   replica.optimizer().set_values_from_master();  // the gathers of an update, without its sums of a few numbers
   return sums;
 }
+
+namespace {
 
 // Forward passes that may need more than a training step's, as experts may have more room in them.
 void play_evaluations(const PlayedReplica& played) {

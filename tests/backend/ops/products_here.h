@@ -10,10 +10,15 @@
 
 namespace megatron::test {
 
+/// Says which of them are not tested here.
 inline std::vector<HalfProducts> native_products_here() {
   std::vector<HalfProducts> products;
-  if (processor_features().avx512_bf16) products.push_back(HalfProducts::avx512_bf16);
-  if (processor_features().amx_bf16) products.push_back(HalfProducts::amx_bf16);
+  const auto add = [&](HalfProducts kind, bool here) {
+    if (here) products.push_back(kind);
+    if (!here) WARN("no " << name_of(kind) << " here: its products are not tested");
+  };
+  add(HalfProducts::avx512_bf16, processor_features().avx512_bf16);
+  add(HalfProducts::amx_bf16, processor_features().amx_bf16);
   return products;
 }
 inline std::vector<HalfProducts> products_here() {

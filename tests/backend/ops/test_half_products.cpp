@@ -37,6 +37,15 @@ TEST_CASE("native 16 bits: the choice follows the processor's features") {
                     Contains("neither amx_bf16 nor avx512_bf16") && Contains("\"auto\" or \"off\""));
 }
 
+TEST_CASE("native 16 bits: a plan measures what the run will use, if it can") {
+  constexpr ProcessorFeatures none, intel{.avx512_bf16 = true}, units{.amx_bf16 = true, .avx512_bf16 = true};
+  CHECK(possible_native_16bit(Native16Bit::on, intel) == Native16Bit::on);  // "auto" would widen there
+  CHECK(possible_native_16bit(Native16Bit::on, units) == Native16Bit::on);
+  CHECK(possible_native_16bit(Native16Bit::on, none) == Native16Bit::automatic);
+  CHECK(possible_native_16bit(Native16Bit::off, units) == Native16Bit::off);
+  CHECK(possible_native_16bit(Native16Bit::automatic, none) == Native16Bit::automatic);
+}
+
 TEST_CASE("native 16 bits: every transpose, setting and adding, awkward sizes") {
   check_each([](Ops& ops) {
     const std::int64_t sizes[][3] = {{1, 1, 1},    {7, 1, 33},   {33, 7, 129},  {64, 48, 300}, {1, 300, 129},

@@ -257,3 +257,11 @@ TEST_CASE("counting communicators pass the meter's formulas") {
     }
   }
 }
+
+TEST_CASE("process grid: every kind of group has a name, those without a row too") {
+  CHECK(name_of(Group::tensor) == "tensor");
+  CHECK(name_of(Group::kv_replicas) == "kv_replicas");
+  CHECK(name_of(Group::tie) == "tie");
+  CHECK(name_of(Group::world) == "world");
+  CHECK(name_of(Group::any) == "any");
+}

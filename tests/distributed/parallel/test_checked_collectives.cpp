@@ -6,12 +6,10 @@
 #include <cmath>
 #include <memory>
 
-#include "backend/ops/backends.h"
 #include "distributed/comm/meanings.h"
-#include "distributed/comm/thread_communicator.h"
+#include "distributed/parallel/checked_grid.h"
 #include "distributed/parallel/staged_communicator.h"
 #include "support/catch.h"
-#include "support/planted_defects.h"
 #include "support/require_error.h"
 #include "support/separate_backend.h"
 
@@ -19,30 +17,6 @@ using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-
-constexpr int kElements = 8;
-
-/// A tensor of kElements numbers that differ by `seed`.
-struct Numbers {
-  std::vector<float> values;
-  explicit Numbers(int seed, int count = kElements) {
-    for (int i = 0; i < count; ++i) values.push_back(static_cast<float>(std::sin(seed * 31 + i)));
-  }
-  Tensor tensor() { return {values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32}; }
-};
-
-/// Tensor 2 x data 2, checked.
-void on_checked_grid(const std::function<void(const ProcessGrid& grid, int rank)>& body,
-                     const CommunicationDefect& defect = {}) {
-  run_as_threads(4, [&](Communicator& threads) {
-    Onset onset;
-    DefectiveCommunicator world(threads, defect, onset);
-    const ProcessGrid grid(world, {.tensor = 2, .data = 2});
-    const Backend backend = make_cpu_backend();
-    const CheckedCollectives checks(grid, *backend.device);
-    body(grid, world.rank());
-  });
-}
 
 void require_found(const std::vector<std::string>& parts,
                    const std::function<void(const ProcessGrid& grid, int rank)>& body,

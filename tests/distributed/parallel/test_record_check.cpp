@@ -92,3 +92,20 @@ TEST_CASE("shares: every element is saved once, or it is named") {
   require_share("2 of 12 elements are saved by no rank", {{share(0, 5)}, {share(7, 5)}});
   require_share("elements of two parts are the same", {{share(0, 9, 0, 3)}, {share(0, 6, 2, 2)}});
 }
+
+TEST_CASE("shares: parts that are cut along any axis are compared") {
+  const auto tile = [](std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
+    return TensorSlice{.name = "weight",
+                       .global_shape = {4, 6},
+                       .box = {{row, column}, {rows, columns}},
+                       .first = 0,
+                       .count = rows * columns};
+  };
+  check_shares_of({{tile(0, 0, 4, 1)}, {tile(0, 1, 4, 1), tile(0, 2, 4, 2)}, {tile(0, 4, 4, 2)}});
+  check_shares_of({{tile(0, 0, 2, 3), tile(2, 3, 2, 3)}, {tile(0, 3, 2, 3), tile(2, 0, 2, 3)}});
+  for (const TensorSlice& wrong : {tile(1, 1, 1, 1), tile(0, 5, 4, 1), tile(3, 2, 1, 2)}) {
+    require_error(ErrorKind::numerics, {"weight: elements of two parts are the same"}, [&] {
+      check_shares_of({{tile(0, 0, 2, 3), tile(2, 3, 2, 3), wrong}, {tile(0, 3, 2, 3), tile(2, 0, 2, 3)}});
+    });
+  }
+}

@@ -68,8 +68,9 @@ inline void decode(const std::string& run, const Layout& layout, DType type, con
     Device& device = *compute.backend.device;
     Decoder decoder(config, shape, world, std::move(compute), type, sizes);
     decoder.load(world, checkpoint);
-    const CheckedCollectives checks(decoder.grid(), device);
+    CheckedCollectives checks(decoder.grid(), device);
     body(decoder);
+    checks.finish();
   });
 }
 
