@@ -61,11 +61,7 @@ const std::vector<Option>& options() {
       {{""}, {"uneven"}},  // settings by the number of chunks
       {{""}, {"overlap", {"parallel.overlap_gradients=true"}}},
       {{""}, {"distributed", {"optimizer.distributed=true"}}},
-      {{""},
-       {"recompute", {"recompute.mode=full"}},
-       {"recompute 1", {"recompute.mode=full", "recompute.layers=1"}},
-       {"selective", {"recompute.mode=selective"}},
-       {"most again", kMostAgain}},
+      {{""}, {"recompute", {"recompute.mode=full"}}, {"recompute 1", {"recompute.mode=full", "recompute.layers=1"}}},
       {{""}, {"micro-batch 2", {"train.micro_batch_size=2"}}, {"micro-batch 3", {"train.micro_batch_size=3"}}},
       {{""}, {"bf16", {"precision.compute=bf16"}}, {"fp16", {"precision.compute=fp16", "precision.loss_scale=1024"}}},
       {{""}, {"sgd", {}, {"optimizer.name=sgd", "optimizer.momentum=0.9", "learning_rate.peak=0.1"}}},
