@@ -53,8 +53,8 @@ class SwappedAxes {
 
 void train(const Planted& planted) {
   const Config config = config_of({planted.name, planted.tensor, planted.data, planted.pipeline, planted.how, {}, ""});
-  const auto context = static_cast<int>(config.parallel.context);
-  const int ranks = planted.tensor * context * planted.data * planted.pipeline;
+  const auto divided = static_cast<int>(config.parallel.context);
+  const int ranks = planted.tensor * divided * planted.data * planted.pipeline;
   run_as_threads(ranks, [&](Communicator& threads) {
     Onset onset;
     DefectiveCommunicator world(threads, planted.communication, onset);

@@ -20,8 +20,8 @@ enum class AttentionExchange {
 /// One layer's attention on one tensor rank.
 struct ExchangeSizes {
   std::int64_t ranks = 1;                             ///< context ranks
-  std::int64_t rows = 0;                              ///< of whole sequences, of all samples together
-  std::int64_t heads = 0, groups = 0, head_size = 0;  ///< of queries; of keys and values
+  std::int64_t rows = 0;                              ///< whole sequences', all samples' together
+  std::int64_t heads = 0, groups = 0, head_size = 0;  ///< queries'; keys' and values'
   std::int64_t element = 4;                           ///< bytes
 
   bool heads_divide() const { return heads % ranks == 0; }
@@ -93,7 +93,7 @@ inline constexpr std::array kAttentionExchanges{
 /// The key's value that leaves the choice to fewest_bytes().
 inline constexpr std::string_view kAutomaticExchange = "auto";
 
-/// Of the exchanges that fit, the one whose ranks send least; of equal ones the first.
+/// The exchange that fits and whose ranks send least; the first of equal ones.
 inline const AttentionExchangeRow& fewest_bytes(const ExchangeSizes& sizes) {
   const AttentionExchangeRow* best = &kAttentionExchanges.front();  // fits always
   for (const AttentionExchangeRow& row : kAttentionExchanges) {

@@ -7,8 +7,8 @@
 
 namespace megatron {
 
-/// What one layer's attention is on a tensor rank, for one sample. Heads that tensor ranks do not divide are rounded
-/// up.
+/// Computes the sizes of one layer's attention on a tensor rank, for one sample. Heads that tensor ranks do not divide
+/// are rounded up.
 ExchangeSizes exchange_sizes(const Config& config);
 
 /// The row that is named, or with "auto" the one whose ranks send least.

@@ -28,9 +28,9 @@ class AttentionChunks {
   }
 
   const ContextRegion& region() const { return region_; }
-  std::int64_t rows() const { return rows_; }  ///< of a chunk
+  std::int64_t rows() const { return rows_; }  ///< a chunk's
   std::int64_t sequence() const { return rows_ * region_.cut().chunks(); }
-  /// Rows of the rank's chunk i, 0 or 1.
+  /// Gives the rows of chunk i, 0 or 1.
   template <class T>
   T chunk(T rows, std::int64_t i) const {
     return T(rows.slice(0, i * rows_, rows_));
