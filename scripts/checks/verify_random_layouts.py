@@ -305,6 +305,17 @@ class Draw:
         context = self.one_of(*fits)
         self.set("parallel.context", context)
         self.ranks *= context
+        self.draw_exchange(context)
+
+    def draw_exchange(self, context):
+        heads = self.keys["model.attention_heads"] // self.tensor
+        groups = max(1, self.keys["model.query_groups"] // self.tensor)
+        exchanges = ["auto", "gathered"]
+        if heads % context == 0 and (groups % context == 0 or context % groups == 0):
+            exchanges.append("ulysses")
+        if self.keys["model.attention_dropout"] == 0 or self.keys["model.sequence_length"] % (16 * context) == 0:
+            exchanges.append("ring")
+        self.set("parallel.context_exchange", self.one_of(*exchanges))
 
 
 def make_corpus(folder, preprocess):

@@ -116,6 +116,28 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
       {{"parallel.context=2", "train.curriculum={schedule=\"fixed_linear\", start=2, steps=5, multiple=2}"},
        2,
        "train.curriculum.multiple = 2 is not a multiple of 4, into which sequences are cut; nearest: 4"},
+      {{"parallel.context=8", "parallel.context_exchange=ulysses"},
+       8,
+       "parallel.context_exchange = \"ulysses\": the 12 heads of a tensor rank, model.attention_heads = 12 over "
+       "parallel.tensor = 1, are not divisible by parallel.context = 8; possible: 1, 2, 3, 4, 6, 12; or give "
+       "context_exchange = \"gathered\""},
+      {{"parallel.context=4", "parallel.tensor=2", "parallel.context_exchange=ulysses"},
+       8,
+       "the 6 heads of a tensor rank, model.attention_heads = 12 over parallel.tensor = 2, are not divisible by "
+       "parallel.context = 4; possible: 1, 2, 3, 6"},
+      {{"parallel.context=6", "model.sequence_length=24", "model.query_groups=4", "parallel.context_exchange=ulysses"},
+       6,
+       "of the 4 groups of keys and values of a tensor rank, model.query_groups = 4 over parallel.tensor = 1, and "
+       "parallel.context = 6 neither divides the other; or give context_exchange = \"gathered\""},
+      {{"parallel.context=2", "parallel.context_exchange=ring", "model.sequence_length=24"},
+       2,
+       "parallel.context_exchange = \"ring\": with model.attention_dropout above 0 model.sequence_length = 24 must be "
+       "a "
+       "multiple of 16 × parallel.context = 32; nearest lengths: 32"},
+      {{"parallel.context=2", "parallel.context_exchange=ring", "model.sequence_length=64",
+        "train.curriculum={schedule=\"fixed_linear\", start=16, steps=5, multiple=16}"},
+       2,
+       "train.curriculum.multiple = 16 is not a multiple of 32, into which sequences are cut; nearest: 32"},
       {{"model.family=t5", "parallel.context=2"}, 2, "cross-attention does not know parts of samples yet"},
       {{"model.position_embedding=rope", "model.hidden_size=36"},
        1,

@@ -51,7 +51,8 @@ class SwappedAxes {
 
 void train(const Planted& planted) {
   const Config config = config_of({planted.name, planted.tensor, planted.data, planted.pipeline, planted.how, {}, ""});
-  const int ranks = planted.tensor * planted.data * planted.pipeline;
+  const auto divided = static_cast<int>(config.parallel.context);
+  const int ranks = planted.tensor * divided * planted.data * planted.pipeline;
   run_as_threads(ranks, [&](Communicator& threads) {
     Onset onset;
     DefectiveCommunicator world(threads, planted.communication, onset);
@@ -74,7 +75,7 @@ void train(const Planted& planted) {
     Replica replica(config, grid, backend, stages.family());
     check_records(grid, replica.store());
     check_shares(world, replica.owned_slices());
-    TinyBatches batches(config, grid.data().rank());
+    TinyBatches batches(config, grid.data().rank(), grid.context().rank());
     Timers timers;
     for (int step = 1; step <= 2; ++step) {
       const std::span<const MicroBatch> micro_batches = batches.step(step);

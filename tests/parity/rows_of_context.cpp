@@ -1,5 +1,8 @@
-// Rows of context ranks, which divide sequences: with every mask, bias and position of attention, every schedule, and
-// what sums over them or knows them apart.
+// Rows of context ranks, which divide sequences: by every exchange, with every mask, bias and position of attention,
+// every schedule, and what sums over them or knows them apart.
+#include <string_view>
+
+#include "config/rules/exchange_rules.h"
 #include "parity/subjects.h"
 
 namespace megatron::test {
@@ -14,7 +17,6 @@ const std::vector<std::string> kFp16 = {"precision.compute=fp16", "precision.los
 
 std::vector<Row> context_of_decoders() {
   const std::vector<std::string> overlap = {"parallel.overlap_gradients=true"};
-  const std::vector<std::string> gathered = {"parallel.context_exchange=gathered"};
   const std::vector<std::string> normed = {"model.query_key_norm=true", "model.position_embedding=rope",
                                            "model.rotary_fraction=0.5", "model.query_groups=1",
                                            "model.activation=geglu"};
@@ -26,7 +28,6 @@ std::vector<Row> context_of_decoders() {
   const std::string ramp_up = "train.batch_ramp_up={start=4, increment=4, samples=16}";
   return {
       {"context 2", 1, 1, 1, kTwo, {}, ""},
-      {"context 2, gathered", 1, 1, 1, with(kTwo, gathered), {}, "context 2"},
       {"context 4", 1, 1, 1, kFour, {}, ""},
       {"context 8", 1, 1, 1, {"parallel.context=8"}, {}, ""},
       {"context 2 without dropout", 1, 1, 1, kTwo, plain, ""},
@@ -115,11 +116,58 @@ std::vector<Row> context_of_encoders() {
   };
 }
 
+std::string setting_of(std::string_view exchange) {
+  return "parallel.context_exchange=" + std::string(exchange);
+}
+
+std::string name_with(std::string name, std::string_view exchange) {
+  if (!name.empty()) name.append(", ").append(exchange);
+  return name;
+}
+
+// Repeats rows by an exchange: as far as heads divide, and without dropout where a chunk has too few rows for it.
+std::vector<Row> by_exchange(const std::vector<Row>& rows, const AttentionExchangeRow& exchange) {
+  std::vector<Row> result;
+  for (const Row& row : rows) {
+    if (!exchange.fits(exchange_sizes(config_of(row)))) continue;
+    const bool drops = exchange.rows_with_dropout == 1;
+    const std::vector<std::string> without = {"model.attention_dropout=0"};
+    result.push_back({name_with(row.name, exchange.name), row.tensor, row.data, row.pipeline,
+                      with(row.how, {setting_of(exchange.name)}), drops ? row.trains : with(row.trains, without),
+                      name_with(row.same_as, exchange.name)});
+  }
+  return result;
+}
+
+// Rows of "auto", and of chunks that are long enough for dropout in a ring.
+std::vector<Row> context_of_exchanges() {
+  const std::vector<std::string> ring = {setting_of("ring")}, few = {"model.vocab_size=10"};
+  const std::vector<std::string> thirty_two = {"model.sequence_length=32"}, sixty_four = {"model.sequence_length=64"};
+  const std::vector<std::string> documents = {"data.reset_attention_mask=true", "data.eod_mask_loss=true"};
+  const std::vector<std::string> window = {"model.attention_window=13"};
+  return {
+      {"context 2, auto", 1, 1, 1, kTwo, {}, "context 2, ulysses"},
+      {"context 8, auto", 1, 1, 1, {"parallel.context=8"}, {}, "context 8, gathered"},
+      {"ring with dropout", 1, 1, 1, with(kTwo, ring), thirty_two, ""},
+      {"ring with dropout, context 4", 2, 1, 1, with(with(kFour, kSequence), ring), sixty_four, ""},
+      {"ring with dropout, ALiBi", 1, 1, 2, with(kTwo, ring), with(thirty_two, kOneGroup), ""},
+      {"ring with dropout, window", 1, 1, 1, with(kFour, ring), with(sixty_four, window), ""},
+      {"ring with dropout, documents", 1, 2, 1, with(kTwo, ring), with(with(thirty_two, few), documents), ""},
+      {"ring with dropout, recompute", 1, 1, 1, with(with(kTwo, kFull), ring), thirty_two, "ring with dropout"},
+      {"ring with dropout, bf16", 1, 1, 1, with(with(kTwo, kBf16), ring), thirty_two, ""},
+      {"ring with dropout, BERT", 1, 1, 1, with(kTwo, ring), with(thirty_two, {"model.family=bert"}), ""},
+  };
+}
+
 }  // namespace
 
 std::vector<Row> context() {
-  std::vector<Row> rows = context_of_decoders();
-  for (const auto& more : {context_of_data(), context_of_encoders()}) rows.insert(rows.end(), more.begin(), more.end());
+  std::vector<Row> rows = context_of_exchanges();
+  for (const auto& subject : {context_of_decoders(), context_of_data(), context_of_encoders()}) {
+    for (const AttentionExchangeRow& exchange : kAttentionExchanges) {
+      for (Row& row : by_exchange(subject, exchange)) rows.push_back(std::move(row));
+    }
+  }
   return rows;
 }
 

@@ -124,6 +124,21 @@ TEST_CASE("planted: tokens that come back from another rank's expert") {
        .communication = {.group = "expert", .swaps_exchanged_parts = true}});
 }
 
+TEST_CASE("planted: heads that have another context rank's rows") {
+  check_found(
+      {.name = "other rows",
+       .how = {"parallel.context=2", "parallel.context_exchange=ulysses"},
+       .found = {"src/distributed/parallel/context_region.cpp:", "rows of attention's heads", "what arrived from rank"},
+       .communication = {.group = "context", .swaps_exchanged_parts = true}});
+}
+
+TEST_CASE("planted: keys that come round twice") {
+  check_found({.name = "the same keys again",
+               .how = {"parallel.context=4", "parallel.context_exchange=ring", "model.attention_dropout=0"},
+               .found = {"src/models/layers/ring_attention.cpp:", "go round", "is not what it sent"},
+               .communication = {.group = "context", .repeats_received_messages = true}});
+}
+
 TEST_CASE("planted: a micro-batch that comes twice") {
   check_found({.name = "the same again",
                .pipeline = 2,

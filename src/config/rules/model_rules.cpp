@@ -242,6 +242,7 @@ void check_model(const Config& config, Violations& violations) {
   check_sizes(config, violations);
   check_heads(config, violations);
   check_tensor_divisions(config, violations);
+  check_exchange(config, violations);
   check_positions(config, violations);
   check_rotation(config, violations);
   check_stages(config, violations);

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/text/text.h"
+#include "config/rules/exchange_rules.h"
 #include "config/rules/violations.h"
 #include "config/schema/split.h"
 
@@ -64,7 +65,7 @@ void check_ramp_up(const Config& c, Violations& violations) {
 // Lengths that are multiples of this can be cut as the layout cuts sequences.
 std::int64_t sequence_unit(const Config& c) {
   const ParallelConfig& p = c.parallel;
-  return std::lcm(p.sequence_parallel ? p.tensor * p.context : 1, p.context > 1 ? 2 * p.context : 1);
+  return std::lcm(p.sequence_parallel ? p.tensor * p.context : 1, exchange_unit(c));
 }
 
 void check_discrete_curriculum(const Config& c, Violations& violations) {

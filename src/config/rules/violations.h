@@ -39,6 +39,8 @@ std::string multiples_around(std::int64_t n, std::int64_t m);
 void check_update(const Config& config, Violations& violations);
 /// Sizes of the model and how the layout divides it: the part of check_alone in model_rules.cpp.
 void check_model(const Config& config, Violations& violations);
+/// Heads that the exchange of context ranks divides.
+void check_exchange(const Config& config, Violations& violations);
 /// Settings that an encoder does not have, and those that it alone has.
 void check_bert(const Config& config, Violations& violations);
 /// The same for an encoder-decoder.

@@ -69,11 +69,6 @@ inline constexpr std::array kMuonScales{MuonScaleChoice{MuonScale::spectral, "sp
 enum class Scaling { none, mup };
 inline constexpr std::array kScalings{Choice{Scaling::none, "none"}, Choice{Scaling::mup, "mup"}};
 
-/// How context ranks see each other's keys and values: all of them gathered. automatic: the one that is there.
-enum class ContextExchange { automatic, gathered };
-inline constexpr std::array kContextExchanges{Choice{ContextExchange::automatic, "auto"},
-                                              Choice{ContextExchange::gathered, "gathered"}};
-
 enum class RecomputeMode { none, selective, full };
 inline constexpr std::array kRecomputeModes{Choice{RecomputeMode::none, "none"},
                                             Choice{RecomputeMode::selective, "selective"},

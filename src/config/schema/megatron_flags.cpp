@@ -103,6 +103,7 @@ constexpr MegatronFlag kParallel[] = {
     {"--standalone-embedding-stage", "parallel.layers_per_stage", "0 for the first stage"},
     {"--sequence-parallel", "parallel.sequence_parallel", "true"},
     {"--context-parallel-size", "parallel.context", ""},
+    {"--cp-comm-type", "parallel.context_exchange", "all_gather is gathered, a2a is ulysses, p2p is ring"},
     {"--ds-sequence-parallel-size", "parallel.context", ""},
     {"--use-distributed-optimizer", "optimizer.distributed", "true"},
     {"--zero-stage", "optimizer.distributed", "true is stage 1; gradients and weights are not divided"},

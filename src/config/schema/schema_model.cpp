@@ -1,4 +1,5 @@
 // Keys of the model and of how ranks divide it.
+#include "base/core/attention_exchanges.h"
 #include "config/schema/schema_keys.h"
 
 namespace megatron {
@@ -213,6 +214,16 @@ std::vector<Key> moe_keys() {
   };
 }
 
+namespace {
+
+std::vector<std::string> exchanges() {
+  std::vector<std::string> names = names_of(kAttentionExchanges);
+  names.insert(names.begin(), std::string(kAutomaticExchange));
+  return names;
+}
+
+}  // namespace
+
 std::vector<Key> parallel_keys() {
   const Constraint extent = from_to(1, kMaxExtent);
   return {
@@ -223,10 +234,11 @@ std::vector<Key> parallel_keys() {
        "", "Chunks of the model per stage.", ""},
       {MEGATRON_KEY(parallel, context), noted(extent, "above 1: sequence_length is a multiple of 2 · context"), "ranks",
        "", "Ranks that share each sequence: each has two of 2 · context chunks of it.", ""},
-      {MEGATRON_KEY(parallel, context_exchange), one_of(names_of(kContextExchanges)), "", "",
-       "How attention sees the keys and values of other context ranks. gathered: each rank gathers those of a layer, "
-       "in "
-       "the forward and again in the backward pass. auto: gathered.",
+      {MEGATRON_KEY(parallel, context_exchange), one_of(exchanges()), "", "",
+       "How attention sees the rows of other context ranks. gathered: each rank gathers the keys and values of a "
+       "layer, in the forward and again in the backward pass. ulysses: each rank has all rows of a share of its heads. "
+       "ring: keys and values go from rank to rank while the rest is computed. auto: of those that the numbers of "
+       "heads allow, the one whose ranks send least.",
        ""},
       {MEGATRON_KEY(parallel, expert), noted(extent, "divides the data size and moe.experts"), "ranks", "",
        "Data ranks that divide the experts of a layer among them.", ""},

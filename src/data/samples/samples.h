@@ -53,7 +53,9 @@ class SampleColumn {
       case FieldShape::samples: return {memory + column_, 1, 1};
       case FieldShape::labels: return {memory + column_ / sizes_.columns, 1, 1};
       case FieldShape::rows:
-      case FieldShape::chunks_by_samples: break;
+      case FieldShape::chunks_by_samples:
+      case FieldShape::whole_rows:
+      case FieldShape::samples_by_whole_rows: break;
     }
     fail(ErrorKind::internal, "a sample has no column in a field without samples");
   }

@@ -20,6 +20,10 @@ inline constexpr Divided kLogitParts{"logits of the words that a rank has", Grou
 // Attention of sequences that context ranks divide.
 inline constexpr Divided kKeysOfRows{"keys and values of a rank's rows", Group::context, Reduce::sum, Equal::by_chance};
 inline constexpr Partial kKeyGradientShares{"gradients of keys and values by a rank's queries", Group::context};
+inline constexpr Divided kRowsOfHeads{"rows of attention's heads, by the rank that has the row or the head",
+                                      Group::context, Reduce::sum, Equal::by_chance};
+inline constexpr Own kPassedKeys{"keys and values that go round", Group::context};
+inline constexpr Own kPassedKeyGradients{"gradients of keys and values that go round", Group::context};
 
 // Experts.
 inline constexpr Divided kTokensOfExperts{"rows by the rank of their expert", Group::expert};

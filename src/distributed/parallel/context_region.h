@@ -1,5 +1,6 @@
-// ContextRegion: the rows of sequences that context ranks divide, brought together and summed up. The two collectives
-// of context parallelism; layers that look at other rows than their own call them, and nothing else does.
+// ContextRegion: the rows of sequences that context ranks divide, brought together, summed up, and exchanged for heads.
+// The collectives of context parallelism; layers that look at other rows than their own call them, and nothing else
+// does.
 #pragma once
 
 #include "backend/ops/ops.h"
@@ -18,6 +19,7 @@ class ContextRegion {
 
   const ZigZag& cut() const { return cut_; }
   bool divided() const { return cut_.cuts(); }
+  Communicator& communicator() const { return context_; }
   /// This rank's chunk i, 0 or 1, of whole sequences.
   Tensor chunk(Tensor whole, std::int64_t i) const { return nth_chunk(whole, cut_.chunk(i)); }
 
@@ -26,10 +28,20 @@ class ContextRegion {
   /// Sums up `whole` over the ranks, in their order: this rank's own chunks are sums then, and the others anything.
   void reduce_scatter(Ops& ops, Arena& scratch, Tensor whole) const;
 
+  /// Exchanges a share of heads of each rank's rows for all rows of this rank's share. `parts` [s, b, heads, d]: half i
+  /// of it is of this rank's chunk i, rank by rank the heads of each. Sets `whole` [s, b, heads, d].
+  void to_heads(Ops& ops, Arena& scratch, ConstTensor parts, Tensor whole) const;
+  /// The same back: sets `parts`.
+  void to_rows(Ops& ops, Arena& scratch, ConstTensor whole, Tensor parts) const;
+
  private:
-  Tensor nth_chunk(Tensor whole, std::int64_t number) const;
+  template <class T>
+  T nth_chunk(T whole, std::int64_t number) const {
+    const std::int64_t rows = exact_division(whole.dim(0), cut_.chunks(), "rows of a sequence in chunks");
+    return T(whole.slice(0, number * rows, rows));
+  }
   /// Chunks in the order of ranks of the second half of sequences, where they lie in the opposite one.
-  Tensor allocate_turned(Arena& scratch, Tensor whole) const;
+  Tensor allocate_turned(Arena& scratch, const Shape& whole, DType type) const;
 
   Communicator& context_;
   ZigZag cut_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 namespace megatron {
@@ -15,6 +16,8 @@ Shape shape_of(const BatchField& field, const BatchSizes& sizes) {
     case FieldShape::samples: return {b};
     case FieldShape::labels: return {sizes.whole_samples()};
     case FieldShape::chunks_by_samples: return {2, b};
+    case FieldShape::whole_rows: return {s * sizes.cut.ranks};
+    case FieldShape::samples_by_whole_rows: return {b, s * sizes.cut.ranks};
   }
   fail(ErrorKind::internal, "a field of no shape");
 }
@@ -35,6 +38,11 @@ BatchSizes BatchSizes::with_sequence(std::int64_t sequence) const {
 // The memory of a longer sequence begins with that of a shorter one, so that row numbers of whole ones are written
 // once.
 std::vector<std::int32_t> row_numbers(const BatchField& field, const BatchSizes& sizes) {
+  if (field.shape == FieldShape::whole_rows) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(shape_of(field, sizes).elements()));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
   const bool by_chunks = field.shape == FieldShape::chunks_by_samples;
   internal_check(field.type == DType::i32 &&
                      (field.shape == FieldShape::rows || field.shape == FieldShape::rows_by_samples || by_chunks),
@@ -94,7 +102,7 @@ BatchLayout BatchLayout::without(ConstTensor Rows::*view, Stream stream) const {
   return rest;
 }
 
-BatchLayout BatchLayout::divided(const ZigZag& cut) const {
+BatchLayout BatchLayout::divided(const ZigZag& cut, bool whole_rows) const {
   internal_check(!sizes.cut.cuts(), "a layout that is cut twice");
   if (!cut.cuts()) return *this;
   BatchLayout divided = *this;
@@ -106,12 +114,23 @@ BatchLayout BatchLayout::divided(const ZigZag& cut) const {
                             .view = &Rows::chunk_starts,
                             .shape = FieldShape::chunks_by_samples,
                             .source = FieldSource::row_numbers});
+  if (!whole_rows) return divided;
+  divided.fields.push_back({.name = "positions of all rows",
+                            .view = &Rows::whole_positions,
+                            .shape = FieldShape::whole_rows,
+                            .source = FieldSource::row_numbers});
+  for (BatchField& field : divided.fields) {
+    if (field.shape == FieldShape::samples_by_rows) field.shape = FieldShape::samples_by_whole_rows;
+  }
   return divided;
 }
 
 BatchLayout BatchLayout::whole() const {
-  BatchLayout whole = without(&Rows::chunk_starts);
+  BatchLayout whole = without(&Rows::chunk_starts).without(&Rows::whole_positions);
   whole.sizes = sizes.whole();
+  for (BatchField& field : whole.fields) {
+    if (field.shape == FieldShape::samples_by_whole_rows) field.shape = FieldShape::samples_by_rows;
+  }
   return whole;
 }
 
@@ -153,7 +172,8 @@ void cut_batch(const MicroBatch& whole, const BatchBuffer& to, const BatchSizes&
         }
         break;
       }
-      case FieldShape::samples: std::memcpy(place, from, tensor.bytes()); break;
+      case FieldShape::samples:
+      case FieldShape::samples_by_whole_rows: std::memcpy(place, from, tensor.bytes()); break;
       case FieldShape::labels:
         if (sizes.cut.rank == 0) {
           std::memcpy(place, from, tensor.bytes());
@@ -161,7 +181,8 @@ void cut_batch(const MicroBatch& whole, const BatchBuffer& to, const BatchSizes&
           std::fill_n(reinterpret_cast<std::int32_t*>(place), tensor.elements(), -1);
         }
         break;
-      case FieldShape::chunks_by_samples: fail(ErrorKind::internal, "samples make no chunks");
+      case FieldShape::chunks_by_samples:
+      case FieldShape::whole_rows: fail(ErrorKind::internal, "samples make no chunks and number no rows");
     }
   }
 }

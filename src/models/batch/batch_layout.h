@@ -13,8 +13,17 @@
 namespace megatron {
 
 /// [s], [s, b], [b, s] (of a context rank [2, b, s/2]), [b]; [b / columns of a sample], where several columns make one;
-/// and [2, b].
-enum class FieldShape { rows, rows_by_samples, samples_by_rows, samples, labels, chunks_by_samples };
+/// [2, b]; and [s] and [b, s] of the whole sequences.
+enum class FieldShape {
+  rows,
+  rows_by_samples,
+  samples_by_rows,
+  samples,
+  labels,
+  chunks_by_samples,
+  whole_rows,
+  samples_by_whole_rows
+};
 enum class FieldReader { embedding, attention, head };  ///< the layers that a stage needs it for
 enum class FieldSource {
   sample,       ///< each sample makes its column
@@ -67,7 +76,8 @@ struct BatchLayout {
   /// The layout without a field, if it has it.
   BatchLayout without(ConstTensor Rows::*view, Stream stream = Stream::main) const;
   /// One rank's rows of these whole sequences, and where its chunks start. A cut that cuts nothing changes nothing.
-  BatchLayout divided(const ZigZag& cut) const;
+  /// `whole_rows`: attention has all rows, and is told of their positions and documents.
+  BatchLayout divided(const ZigZag& cut, bool whole_rows = false) const;
   /// Back again.
   BatchLayout whole() const;
 };

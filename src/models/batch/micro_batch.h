@@ -22,7 +22,9 @@ struct Rows {
   ConstTensor position_ids;  ///< i32 [s, b]: rows of the position table, or turns of rotary embedding
   ConstTensor positions;     ///< i32 [s]: global sequence position of each row (masks and randomness)
   ConstTensor chunk_starts;  ///< i32 [2, b]: position of the first row of each chunk, where context ranks divide them
-  ConstTensor document_starts;  ///< i32 [b, s]: first row that each may attend to; [2, b, s/2] by chunks
+  ConstTensor whole_positions;  ///< i32 [all rows]: 0, 1, ...; where attention has the rows of all context ranks
+  ConstTensor document_starts;  ///< i32 [b, s]: first row that each may attend to; [2, b, s/2] by chunks, or, where
+                                ///< attention has them, of all rows
   ConstTensor lengths;          ///< i32 [b]: rows at or past it are padding, which no row attends to
   ConstTensor targets;          ///< i32 [s, b]
   ConstTensor weights;          ///< f32 [s, b]: of the targets' losses; empty: each counts once

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "config/rules/exchange_rules.h"
 #include "models/families/bert.h"
 #include "models/families/gpt.h"
 #include "models/families/moe_terms.h"
@@ -71,7 +72,8 @@ const ModelFamily& family_of(const ModelConfig& model) {
 }
 
 BatchLayout batch_layout_of_rank(const ModelFamily& family, const Config& config, int context_rank) {
-  return family.batch_layout(config).divided({static_cast<int>(config.parallel.context), context_rank});
+  return family.batch_layout(config).divided({static_cast<int>(config.parallel.context), context_rank},
+                                             exchange_of(config).whole_rows);
 }
 
 FlopsPerToken flops_per_token(const ModelConfig& model, RecomputedLayers recomputed, std::int64_t sequence) {

@@ -197,14 +197,17 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
   rotate(context, sizes_.query_key_norm ? saved.normed : saved.qkv, /*inverse=*/false);
   Parts in = inputs(saved);
   if (context.cache != nullptr) append(context, in);
-  attend(context, {.q = in.query,
-                   .k = in.key,
-                   .v = in.value,
-                   .out = saved.out.split_last(local_heads_),
-                   .log_sum_exp = saved.log_sum_exp,
-                   .scale = attention_scale(sizes_),
-                   .mask = mask(context),
-                   .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)});
+  saved.exchange = {.given = sizes_.query_key_norm ? Tensor() : saved.qkv};
+  attend(context,
+         {.q = in.query,
+          .k = in.key,
+          .v = in.value,
+          .out = saved.out.split_last(local_heads_),
+          .log_sum_exp = saved.log_sum_exp,
+          .scale = attention_scale(sizes_),
+          .mask = mask(context),
+          .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_)},
+         saved.exchange);
   output_.forward(context, saved.out, y);
 }
 
@@ -215,19 +218,21 @@ void Attention::backward(Context& context, ConstTensor dy, const Saved& saved, T
 
   output_.backward(context, dy, saved.out, dout);
   const Parts in = inputs(saved), gradient = parts(dqkv);
-  attend_back(context, {.dout = dout.split_last(local_heads_),
-                        .q = in.query,
-                        .k = in.key,
-                        .v = in.value,
-                        .out = saved.out.split_last(local_heads_),
-                        .log_sum_exp = saved.log_sum_exp,
-                        .dq = gradient.query,
-                        .dk = gradient.key,
-                        .dv = gradient.value,
-                        .scale = attention_scale(sizes_),
-                        .mask = mask(context),
-                        .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_),
-                        .ddistance_bias = distance_gradient()});
+  attend_back(context,
+              {.dout = dout.split_last(local_heads_),
+               .q = in.query,
+               .k = in.key,
+               .v = in.value,
+               .out = saved.out.split_last(local_heads_),
+               .log_sum_exp = saved.log_sum_exp,
+               .dq = gradient.query,
+               .dk = gradient.key,
+               .dv = gradient.value,
+               .scale = attention_scale(sizes_),
+               .mask = mask(context),
+               .dropout = context.attention_dropout(sizes_.dropout, layer_, first_head_),
+               .ddistance_bias = distance_gradient()},
+              saved.exchange);
   rotate(context, dqkv, /*inverse=*/true);
   if (sizes_.query_key_norm) normalise_back(context, saved, gradient);
   if (qkv_.has_bias()) context.ops.column_sum({.x = as_matrix(dqkv), .y = qkv_.bias_gradient()});

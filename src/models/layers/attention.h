@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/layers/attention_exchange.h"
 #include "models/layers/linear.h"
 
 namespace megatron {
@@ -47,6 +48,7 @@ class Attention {
     Tensor query_rstd, key_rstd;  ///< f32 [s b heads]
     Tensor out;                   ///< [s, b, a/t d]
     Tensor log_sum_exp;           ///< f32 [b, a/t, s]
+    SavedExchange exchange;       ///< between context ranks; may have taken the memory of qkv
   };
 
   /// Declares NAME.{query,key,value,output}.weight, with biases .bias, and NAME.{query,key}_norm.weight. `layer` is the

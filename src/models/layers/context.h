@@ -5,6 +5,7 @@
 #include <span>
 
 #include "backend/ops/ops.h"
+#include "base/core/attention_exchanges.h"
 #include "base/core/philox.h"
 #include "distributed/parallel/context_region.h"
 #include "distributed/parallel/parameter_all_gather.h"
@@ -75,6 +76,7 @@ struct PassSettings {
   bool training = true;  ///< false: no dropout
   std::uint64_t seed = 0, step = 0;
   DType activation_type = DType::f32;
+  AttentionExchange exchange = AttentionExchange::gathered;  ///< by which context ranks see each other's rows
   /// If set: sums are started under each chunk's last backward; the caller finishes them.
   GradientReducer* gradient_reducer = nullptr;
   ParameterAllGather* gathers = nullptr;  ///< if set: values may still be on their way when a forward begins

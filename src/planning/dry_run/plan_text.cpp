@@ -10,6 +10,7 @@
 #include "base/system/memory_usage.h"
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
+#include "config/rules/exchange_rules.h"
 #include "config/schema/run_schedule.h"
 #include "models/families/flops.h"
 #include "models/families/layers.h"
@@ -266,11 +267,11 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   for (const MemoryPlan& plan : stages) parameters += plan.stage_parameters;
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "grid      {} = tensor {}{} x data {} x pipeline {} (tensor fastest){}{}\n",
-                 counted(shape.ranks(), "rank"), shape.tensor,
-                 shape.context > 1 ? fmt::format(" x context {}", shape.context) : "", shape.data, shape.pipeline,
-                 config.parallel.sequence_parallel && shape.tensor > 1 ? ", sequence parallel" : "",
-                 shape.expert > 1 ? fmt::format(", experts shared out over {} data ranks", shape.expert) : "");
+  fmt::format_to(
+      out, "grid      {} = tensor {}{} x data {} x pipeline {} (tensor fastest){}{}\n", counted(shape.ranks(), "rank"),
+      shape.tensor, shape.context > 1 ? fmt::format(" x context {} ({})", shape.context, exchange_of(config).name) : "",
+      shape.data, shape.pipeline, config.parallel.sequence_parallel && shape.tensor > 1 ? ", sequence parallel" : "",
+      shape.expert > 1 ? fmt::format(", experts shared out over {} data ranks", shape.expert) : "");
   text += describe_idle_options(config);
   fmt::format_to(out, "threads   {} per rank, {} in all\n", config.run.threads, config.run.threads * shape.ranks());
   const ModelConfig& model = config.model;

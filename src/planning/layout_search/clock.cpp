@@ -203,6 +203,7 @@ double collective_seconds(Verb verb, double bytes, const GroupFacts& group, cons
   const auto others = [](int count) { return static_cast<double>(count - 1) / count; };
   const double steps = std::ceil(std::log2(group.ranks));
   const LinkLevel& slowest = group.nodes > 1 ? hardware.network : hardware.node;
+  if (verb == Verb::send) return bytes / (group.nodes > 1 ? network : node) + slowest.latency;
   if (verb == Verb::all_to_all) {  // every rank has parts for every other one
     const double outside = static_cast<double>(group.ranks - group.ranks_on_node) / group.ranks;
     return std::max(bytes * outside / network, bytes * (others(group.ranks) - outside) / node) +

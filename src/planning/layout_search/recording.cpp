@@ -91,8 +91,10 @@ class RecordingCommunicator final : public CountingCommunicator {
     return start(Verb::all_to_all, send.bytes(), CountingCommunicator::do_all_to_all(send, receive));
   }
   std::uint64_t do_send(ConstTensor values, int to, int channel) override {
+    const std::uint64_t inner = CountingCommunicator::do_send(values, to, channel);
+    if (name() != "pipeline") return start(Verb::send, values.bytes(), inner);
     recorder_.add(SentMessage{static_cast<double>(values.bytes())});
-    return CountingCommunicator::do_send(values, to, channel);
+    return inner;
   }
 
   std::uint64_t start(Verb verb, std::size_t bytes, std::uint64_t inner) {

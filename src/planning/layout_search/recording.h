@@ -47,7 +47,7 @@ struct MemoryWork {
   /// The key of its measured seconds: "layer_norm_forward_rmsnorm".
   std::string key() const;
 };
-/// A collective was started. `bytes`: of the whole tensor.
+/// A collective was started, or a message within a group that is none of stages. `bytes`: of the whole tensor.
 struct StartedCollective {
   Verb verb = Verb::all_reduce;
   int group = 0, ticket = 0;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "config/rules/exchange_rules.h"
 #include "config/schema/run_schedule.h"
 #include "distributed/comm/meanings.h"
 #include "training/optimizer/whole_matrix.h"
@@ -194,6 +195,7 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
                               .seed = config_.train.seed,
                               .step = static_cast<std::uint64_t>(step),
                               .activation_type = config_.precision.dtype(),
+                              .exchange = exchange_of(config_).kind,
                               .gradient_reducer = sums,
                               .gathers = gathers_.get(),
                               .loss_sums = loss_sums_,
@@ -269,6 +271,7 @@ NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> mi
 PassSettings Replica::evaluation_settings() {
   return {.training = false,
           .activation_type = config_.precision.dtype(),
+          .exchange = exchange_of(config_).kind,
           .gathers = gathers_.get(),
           .loss_sums = loss_sums_,
           .experts_take_all = config_.model.task_outputs > 0};  // as megatron_eval, which tells labels later

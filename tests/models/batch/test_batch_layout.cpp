@@ -105,6 +105,34 @@ TEST_CASE("batch layout: a field left out or of another form is not found") {
   require_error(ErrorKind::internal, {"in another form"}, [&] { layout.offset(other, 0); });
 }
 
+TEST_CASE("batch layout: a context rank that attends to all rows knows them") {
+  BatchLayout whole = some(0b011011);
+  whole.sizes = {.rows = {8}, .samples = 3};
+  const BatchBuffer all(whole, 1, host_memory());
+  const MicroBatch batch = all.view(whole, whole.sizes, 0);
+  for (std::int32_t i = 0; i < 24; ++i) {
+    static_cast<std::int32_t*>(const_cast<void*>(batch.main.document_starts.data()))[i] = 100 + i;
+  }
+  const BatchLayout layout = whole.divided({2, 1}, /*whole_rows=*/true);
+  CHECK(layout.whole().fields.size() == whole.fields.size());
+  CHECK(shape_of(*layout.whole().find(&Rows::document_starts), layout.whole().sizes) == Shape{3, 8});
+  const BatchBuffer buffer(layout, 2, host_memory());
+  const auto copy = [](void* to, const void* values, std::size_t bytes) { std::memcpy(to, values, bytes); };
+  buffer.write_row_numbers(copy);
+  cut_batch(batch, buffer, layout.sizes, 1);
+  const MicroBatch own = buffer.view(layout, layout.sizes, 1);
+  REQUIRE(own.main.tokens.shape() == Shape{4, 3});
+  REQUIRE(own.main.document_starts.shape() == Shape{3, 8});
+  REQUIRE(own.main.whole_positions.shape() == Shape{8});
+  for (std::int32_t i = 0; i < 24; ++i) CHECK(own.main.document_starts.as<std::int32_t>()[i] == 100 + i);
+  for (std::int32_t i = 0; i < 8; ++i) CHECK(own.main.whole_positions.as<std::int32_t>()[i] == i);
+  for (std::int32_t i = 0; i < 4; ++i) CHECK(own.main.positions.as<std::int32_t>()[i] == 2 + i);
+  // Shorter sequences have the same field.
+  const BatchSizes shorter = layout.sizes.with_sequence(4);
+  buffer.write_row_numbers(shorter, copy);
+  CHECK(buffer.view(layout, shorter, 0).main.whole_positions.shape() == Shape{4});
+}
+
 TEST_CASE("batch layout: a context rank has two chunks of every sequence") {
   // 8 rows on 2 ranks: chunks of 2; rank 0 has rows 0 1 6 7, rank 1 has 2 3 4 5.
   BatchLayout whole = some(0b011011);

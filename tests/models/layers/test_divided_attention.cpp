@@ -1,5 +1,5 @@
-// Attention over sequences that context ranks divide, against one rank's: bit by bit where sums have one order. The
-// bytes that travel are those of the formula.
+// Attention over sequences that context ranks divide, by every exchange, against one rank's: bit by bit where sums have
+// one order. The bytes that travel are those of the formula.
 #include "models/layers/divided_attention.h"
 
 #include <cmath>
@@ -13,6 +13,7 @@
 #include "support/tensors.h"
 
 using namespace megatron;
+using namespace megatron::attention_exchange;
 using namespace megatron::test;
 
 namespace {
@@ -79,7 +80,7 @@ struct Fields {
   BatchBuffer buffer;
   MicroBatch batch;
 
-  explicit Fields(const ZigZag& cut) {
+  Fields(const ZigZag& cut, bool whole_rows) {
     BatchLayout layout{
         .fields = {{.name = "positions",
                     .view = &Rows::positions,
@@ -88,15 +89,17 @@ struct Fields {
                    {.name = "starts", .view = &Rows::document_starts, .shape = FieldShape::samples_by_rows},
                    {.name = "lengths", .view = &Rows::lengths, .shape = FieldShape::samples}},
         .sizes = {.rows = {kRows}, .samples = kSamples}};
-    layout = layout.divided(cut);
+    layout = layout.divided(cut, whole_rows);
     buffer = BatchBuffer(layout, 1, host_memory());
     buffer.write_row_numbers([](void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
     batch = buffer.view(layout, layout.sizes, 0);
     auto* const starts = static_cast<std::int32_t*>(buffer.at(layout.fields[1], 0));
-    const std::int64_t rows = layout.sizes.rows[0], each = cut.cuts() ? rows / 2 : rows;
+    // By chunks, or of all rows.
+    const bool all = whole_rows || !cut.cuts();
+    const std::int64_t rows = all ? kRows : layout.sizes.rows[0], each = all ? rows : rows / 2;
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t j = 0; j < kSamples; ++j) {
-        starts[(row / each * kSamples + j) * each + row % each] = start_of(cut.position(row, rows));
+        starts[(row / each * kSamples + j) * each + row % each] = start_of(all ? row : cut.position(row, rows));
       }
     }
     auto* const lengths = static_cast<std::int32_t*>(buffer.at(layout.fields[2], 0));
@@ -107,7 +110,7 @@ struct Fields {
 
 /// Sets results in `whole`; bytes that this rank sends to others.
 template <class T>
-std::int64_t run(const Problem& problem, Communicator& world, Values<T>& whole) {
+std::int64_t run(const Problem& problem, const AttentionExchangeRow& exchange, Communicator& world, Values<T>& whole) {
   const ProcessGrid grid(world, {.context = world.size()});
   TrafficMeter meter;
   grid.context().set_meter(&meter);
@@ -115,13 +118,13 @@ std::int64_t run(const Problem& problem, Communicator& world, Values<T>& whole) 
   const TensorRegion region(grid, false);
   const ContextRegion context_region(grid);
   const ZigZag& cut = context_region.cut();
-  const Fields fields(cut);
-  const Buffer memory(*backend.device, std::size_t{1} << 23);
-  Arena scratch("scratch", memory);
-  const PassSettings pass;
+  const Fields fields(cut, exchange.whole_rows);
+  const Buffer memory(*backend.device, std::size_t{1} << 23), kept(*backend.device, std::size_t{1} << 22);
+  Arena scratch("scratch", memory), saved("saved", kept);
+  const PassSettings pass{.exchange = exchange.kind};
   Context context{.ops = *backend.ops,
                   .region = region,
-                  .saved = &scratch,
+                  .saved = &saved,
                   .scratch = scratch,
                   .micro_batch = fields.batch,
                   .pass = pass,
@@ -140,26 +143,31 @@ std::int64_t run(const Problem& problem, Communicator& world, Values<T>& whole) 
   if (problem.lengths) mask.key_lengths = fields.batch.main.lengths;
   if (problem.alibi) mask.slopes = slopes;
   const Dropout dropout{.probability = problem.dropout, .key = 7, .positions = fields.batch.main.positions};
-  attend(context, {.q = own.q,
-                   .k = own.k,
-                   .v = own.v,
-                   .out = own.out,
-                   .log_sum_exp = own.log_sum_exp,
-                   .scale = 0.25f,
-                   .mask = mask,
-                   .dropout = dropout});
-  attend_back(context, {.dout = own.dout,
-                        .q = own.q,
-                        .k = own.k,
-                        .v = own.v,
-                        .out = own.out,
-                        .log_sum_exp = own.log_sum_exp,
-                        .dq = own.dq,
-                        .dk = own.dk,
-                        .dv = own.dv,
-                        .scale = 0.25f,
-                        .mask = mask,
-                        .dropout = dropout});
+  SavedExchange exchanged;
+  attend(context,
+         {.q = own.q,
+          .k = own.k,
+          .v = own.v,
+          .out = own.out,
+          .log_sum_exp = own.log_sum_exp,
+          .scale = 0.25f,
+          .mask = mask,
+          .dropout = dropout},
+         exchanged);
+  attend_back(context,
+              {.dout = own.dout,
+               .q = own.q,
+               .k = own.k,
+               .v = own.v,
+               .out = own.out,
+               .log_sum_exp = own.log_sum_exp,
+               .dq = own.dq,
+               .dk = own.dk,
+               .dv = own.dv,
+               .scale = 0.25f,
+               .mask = mask,
+               .dropout = dropout},
+              exchanged);
   internal_check(scratch.used() == 0, "scratch that was not given back");
   grid.context().set_meter(nullptr);
   static std::mutex mutex;
@@ -193,31 +201,78 @@ constexpr Problem kProblems[] = {
     {.name = "all, dropout", .causal = false, .dropout = 0.1f},
 };
 
+/// Same bits as one rank's, of what has one order of sums.
+struct SameBits {
+  bool forward, queries, keys;
+};
+SameBits same_bits(AttentionExchange exchange, int ranks) {
+  switch (exchange) {
+    case AttentionExchange::gathered: return {.forward = true, .queries = true, .keys = false};
+    case AttentionExchange::ulysses: return {.forward = true, .queries = true, .keys = ranks <= kKeyHeads};
+    case AttentionExchange::ring: return {.forward = false, .queries = false, .keys = false};
+  }
+  return {};
+}
+
+template <class T>
+void check_close(const Owned<T>& divided, const Owned<T>& one, bool same) {
+  if (same) {
+    CHECK(divided == one);
+  } else {
+    CHECK(difference(divided, one) < (DTypeOf<T>::value == DType::f32 ? 1e-6 : 5e-3));
+  }
+}
+
 }  // namespace
 
-TEMPLATE_TEST_CASE("divided attention: forward and dq have one rank's bits", "[divided]", float, BFloat16) {
+TEMPLATE_TEST_CASE("divided attention: one rank's, by every exchange", "[divided]", float, BFloat16) {
   for (const Problem& problem : kProblems) {
     Values<TestType> one = inputs<TestType>();
-    run_as_threads(1, [&](Communicator& world) { CHECK(run(problem, world, one) == 0); });
-    for (const int ranks : {2, 4}) {
-      CAPTURE(problem.name, ranks);
-      Values<TestType> divided = inputs<TestType>();
-      std::int64_t bytes = 0;
-      run_as_threads(ranks, [&](Communicator& world) {
-        const std::int64_t own = run(problem, world, divided);
-        if (world.rank() == 0) bytes = own;
-      });
-      CHECK(divided.out == one.out);
-      CHECK(divided.dq == one.dq);
-      // Two sums of a rank, then those of all ranks; in 16 bits rounded in between.
-      const double bound = DTypeOf<TestType>::value == DType::f32 ? 1e-6 : 5e-3;
-      CHECK(difference(divided.dk, one.dk) < bound);
-      CHECK(difference(divided.dv, one.dv) < bound);
-      // Keys and values gathered twice, gradients scattered once: 6 (c - 1) / c · s · b · width of keys.
-      const std::int64_t numbers = 6 * (ranks - 1) * kRows * kSamples * kKeyHeads * kSize / ranks;
-      CHECK(bytes == numbers * static_cast<std::int64_t>(sizeof(TestType)));
+    run_as_threads(1, [&](Communicator& world) { CHECK(run(problem, kAttentionExchanges[0], world, one) == 0); });
+    for (const AttentionExchangeRow& exchange : kAttentionExchanges) {
+      for (const int ranks : {2, 4}) {
+        CAPTURE(problem.name, exchange.name, ranks);
+        Values<TestType> divided = inputs<TestType>();
+        std::int64_t bytes = 0;
+        run_as_threads(ranks, [&](Communicator& world) {
+          const std::int64_t own = run(problem, exchange, world, divided);
+          if (world.rank() == 0) bytes = own;
+        });
+        const SameBits same = same_bits(exchange.kind, ranks);
+        check_close(divided.out, one.out, same.forward);
+        check_close(divided.dq, one.dq, same.queries);
+        check_close(divided.dk, one.dk, same.keys);
+        check_close(divided.dv, one.dv, same.keys);
+        CHECK(static_cast<double>(bytes) == exchange.bytes({.ranks = ranks,
+                                                            .rows = kRows * kSamples,
+                                                            .heads = kHeads,
+                                                            .groups = kKeyHeads,
+                                                            .head_size = kSize,
+                                                            .element = sizeof(TestType)}));
+      }
     }
   }
+}
+
+TEST_CASE("divided attention: bytes are those of the formulas", "[divided]") {
+  // Llama-3-8B, 131072 tokens on 8 ranks, in elements: 704 and 294 million.
+  const ExchangeSizes llama{.ranks = 8, .rows = 131072, .heads = 32, .groups = 8, .head_size = 128, .element = 1};
+  const double s = 131072, h = 4096, keys = 1024, others = 7.0 / 8;
+  CHECK(gathered_bytes(llama) == 6 * others * s * keys);
+  CHECK(ulysses_bytes(llama) == others * s / 8 * (4 * h + 4 * keys));
+  CHECK(ring_bytes(llama) == others * s * keys * (4 + 8));  // gradients in f32
+  CHECK(fewest_bytes(llama).name == "ulysses");
+  // Where heads are not as many as ranks, or groups neither are nor have copies, only keys can be gathered.
+  CHECK(fewest_bytes({.ranks = 8, .rows = 64, .heads = 4, .groups = 4, .head_size = 8}).name == "gathered");
+  CHECK(fewest_bytes({.ranks = 6, .rows = 96, .heads = 12, .groups = 4, .head_size = 8}).name == "gathered");
+  // Groups of 4 heads: heads pay from 4 ranks on. One key for all: never, since each rank gets a copy.
+  const auto of_ranks = [](std::int64_t ranks, std::int64_t groups) {
+    return fewest_bytes({.ranks = ranks, .rows = 64, .heads = 32, .groups = groups, .head_size = 8}).name;
+  };
+  CHECK(of_ranks(2, 8) == "gathered");
+  CHECK(of_ranks(4, 8) == "ulysses");
+  CHECK(of_ranks(2, 1) == "gathered");
+  CHECK(of_ranks(32, 1) == "gathered");
 }
 
 TEST_CASE("divided attention: every rank sees equally many pairs", "[divided]") {

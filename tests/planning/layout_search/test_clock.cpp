@@ -136,6 +136,8 @@ TEST_CASE("collectives: rings within and across nodes with the latency of trees"
   // Four ranks of a node share the crossing: half of the bytes at 4 x 10 GB/s.
   CHECK(collective_seconds(Verb::all_reduce, 1e9, both, hardware) == Approx(2 * 0.5 * 1e9 / 4e10));
   CHECK(collective_seconds(Verb::all_to_all, 1e9, both, hardware) == Approx(0.5 * 1e9 / 1e10));
+  CHECK(collective_seconds(Verb::send, 1e9, node, hardware) == Approx(1e9 / 1e11));
+  CHECK(collective_seconds(Verb::send, 1e9, across, hardware) == Approx(1e9 / 1e10));
   CHECK(collective_seconds(Verb::all_reduce, 1e9, {"alone", 1, 1, 1}, hardware) == 0);
   hardware.network.latency = 1e-3;
   hardware.used.network_efficiency = 0.5;

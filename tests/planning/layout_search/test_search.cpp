@@ -207,8 +207,13 @@ TEST_CASE("search: context ranks are tried as far as the run has them") {
   CHECK(most_of() == 4);
   // Memory as planned, to the byte.
   config.parallel.tensor = 2;
-  const Config divided = resolved(config, 8);
-  CHECK(record_layout(divided, 8).most_bytes() == plan_memory(divided, grid_shape(divided), {}).total());
+  config.model.attention_dropout = 0;
+  for (const char* const exchange : {"auto", "gathered", "ulysses", "ring"}) {
+    CAPTURE(exchange);
+    config.parallel.context_exchange = exchange;
+    const Config divided = resolved(config, 8);
+    CHECK(record_layout(divided, 8).most_bytes() == plan_memory(divided, grid_shape(divided), {}).total());
+  }
 }
 
 TEST_CASE("search: the result is an input file that parses with the printed plan") {

@@ -32,6 +32,7 @@ struct Layout {
   int expert = 1;
   const char* moments = "fp32";
   int context = 1;
+  const char* exchange = "auto";
 };
 
 /// Experts in every layer that drop no tokens.
@@ -57,6 +58,7 @@ inline Config config_of(const Layout& layout) {
   config.parallel.pipeline = layout.pipeline;
   config.parallel.expert = layout.expert;
   config.parallel.context = layout.context;
+  config.parallel.context_exchange = layout.exchange;
   config.parallel.sequence_parallel = layout.sequence_parallel;
   config.parallel.schedule = layout.schedule;
   config.parallel.virtual_stages = layout.virtual_stages;

@@ -62,7 +62,15 @@ TEST_CASE("planned memory: another copy than the first may save most") {
 
 TEST_CASE("planned memory: the first context rank holds as much as any") {
   const auto variant = GENERATE(like_llama, with_window, like_bert);
-  const Config config = config_of({.tensor = 2, .data = 2, .distributed = true, .variant = variant, .context = 4});
+  const char* const exchange = GENERATE("gathered", "ring");
+  const Config config = config_of({.tensor = 2,
+                                   .data = 2,
+                                   .dropout = 0,
+                                   .distributed = true,
+                                   .variant = variant,
+                                   .context = 4,
+                                   .exchange = exchange});
+  CAPTURE(exchange);
   const MemoryPlan first = plan_memory(config, grid_shape(config), {});
   for (int context = 1; context < 4; ++context) {
     MemoryPlan plan = plan_memory(config, grid_shape(config), {.context = context});
@@ -74,13 +82,31 @@ TEST_CASE("planned memory: the first context rank holds as much as any") {
     if (variant != with_window) CHECK(plan.attention_flops == Approx(first.attention_flops));  // first rows see less
   }
   if (variant != like_llama) return;
-  // A quarter of the work, and in addition keys and values: gathered twice, their gradients scattered once.
-  const MemoryPlan whole = plan_memory(config_of({.tensor = 2, .data = 2, .variant = variant}), {.tensor = 2}, {});
+  // A quarter of the work, and in addition keys and values: gathered or passed on twice, their gradients once.
+  const MemoryPlan whole =
+      plan_memory(config_of({.tensor = 2, .data = 2, .dropout = 0, .variant = variant}), {.tensor = 2}, {});
   CHECK(whole.matmul_flops == 4 * first.matmul_flops);
   CHECK(whole.attention_flops == Approx(4 * first.attention_flops));
   const double micro_batches = 4, layers = 4, keys = 16 * 8, exchanged = 6.0 * 3 / 4 * keys * sizeof(float);
   CHECK(first.forward_and_backward_bytes ==
         Approx(whole.forward_and_backward_bytes / 4 + micro_batches * layers * exchanged));
+}
+
+TEST_CASE("planned memory: exchanged heads") {
+  const Config config = config_of({.context = 4, .exchange = "ulysses"}), alone = config_of({});
+  const Config gathered = config_of({.context = 4, .exchange = "gathered"});
+  const MemoryPlan first = plan_memory(config, grid_shape(config), {}), whole = plan_memory(alone, {}, {});
+  for (int context = 1; context < 4; ++context) {
+    const MemoryPlan plan = plan_memory(config, grid_shape(config), {.context = context});
+    CHECK((static_cast<const MemoryUse&>(plan) == static_cast<const MemoryUse&>(first)));
+  }
+  // Outputs are kept twice, of a rank's rows and of its heads; queries, keys and values once.
+  const double layers = 4, rows = 16, h = 32, bytes = sizeof(float);
+  const MemoryPlan plain = plan_memory(gathered, grid_shape(gathered), {});
+  CHECK(static_cast<double>(first.passes.slots.at(0) - plain.passes.slots.at(0)) == layers * rows / 4 * h * bytes);
+  CHECK(whole.attention_flops == Approx(4 * first.attention_flops));
+  const double micro_batches = 8, exchanged = 3.0 / 4 * rows / 4 * (4 * h + 4 * h) * bytes;
+  CHECK(first.forward_and_backward_bytes == micro_batches * layers * exchanged);
 }
 
 TEST_CASE("planned memory: products of Muon's update, of whole matrices") {

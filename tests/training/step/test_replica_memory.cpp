@@ -329,7 +329,30 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
           .tensor = 2, .data = 2, .pipeline = 2, .sequence_parallel = true, .schedule = "zero_bubble", .tasks = true},
       Layout{.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2, .variant = like_llama, .tasks = true},
       Layout{.tensor = 2, .pipeline = 2, .schedule = "gpipe", .ramp_up = {2, 6, 5}, .tasks = true},
-      Layout{.context = 2}, Layout{.micro_batch = 2, .compute = "bf16", .context = 4},
+      Layout{.context = 2, .exchange = "gathered"}, Layout{.micro_batch = 2, .compute = "bf16", .context = 4},
+      Layout{.context = 2, .exchange = "ulysses"}, Layout{.dropout = 0, .context = 2, .exchange = "ring"},
+      Layout{.micro_batch = 2, .variant = with_one_group, .context = 4, .exchange = "ulysses"},
+      Layout{.micro_batch = 2,
+             .recompute = {"full", 2},
+             .compute = "bf16",
+             .variant = with_normed_heads,
+             .context = 2,
+             .exchange = "ulysses"},
+      Layout{.pipeline = 2,
+             .micro_batch = 2,
+             .schedule = "zero_bubble",
+             .dropout = 0,
+             .compute = "bf16",
+             .variant = like_llama,
+             .context = 4,
+             .exchange = "ring"},
+      Layout{.tensor = 2,
+             .sequence_parallel = true,
+             .dropout = 0,
+             .recompute = {"full"},
+             .variant = like_bert,
+             .context = 2,
+             .exchange = "ring"},
       Layout{.tensor = 2, .sequence_parallel = true, .variant = with_one_group, .context = 2},
       Layout{.pipeline = 2, .schedule = "zero_bubble", .variant = with_normed_heads, .context = 2},
       Layout{.data = 2, .recompute = {"full"}, .distributed = true, .variant = like_llama, .context = 2},
@@ -343,8 +366,8 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.pipeline = 2, .recompute = {"full", 1}, .task = "instructions", .context = 2});
   const std::vector<RankMemory> ranks = measure(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    CAPTURE(layout.tensor, layout.context, layout.data, layout.pipeline, layout.micro_batch, layout.sequence_parallel,
-            rank);
+    CAPTURE(layout.tensor, layout.context, layout.exchange, layout.data, layout.pipeline, layout.micro_batch,
+            layout.sequence_parallel, rank);
     const RankMemory& memory = ranks[rank];
     const MemoryPlan& plan = memory.plan;
     CHECK(plan.parameters == memory.parameters);
