@@ -74,6 +74,8 @@ def train_once(programs, folder, model, imported, shards):
     settings = ["model.hidden_dropout=0", "model.attention_dropout=0"]
     if model.config.is_encoder_decoder:
         settings += ["model.sequence_length=64", "model.decoder_sequence_length=24"]
+    if hasattr(model.config, "router_aux_loss_coef"):
+        settings += ["moe.balance_coefficient=0", "moe.z_coefficient=0"]
     path, directory = f"{folder}/input.toml", f"{folder}/run"
     tables = {**INPUT, "data": {"train": shards, "split": "100,0,0"}, "checkpoint": {"initialize_from": imported}, "run": {"directory": directory}}
     with open(f"{imported}/model.toml", encoding="utf-8") as made, open(path, "w", encoding="utf-8") as file:

@@ -60,7 +60,6 @@ TEST_CASE("check memory: --verify refuses what fits without the check alone") {
   const ShardFolder folder;
   Config config = small_run(folder, 1, 1);
   config.optimizer.distributed = true;
-  config.run.device = "cuda";
   const auto verify_with = [&](bool check) {
     run_as_threads(2, [&](Communicator& world) {
       std::vector<std::string> warnings;
