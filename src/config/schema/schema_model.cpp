@@ -140,10 +140,10 @@ std::vector<Key> model_keys() {
       {MEGATRON_KEY(model, head_chunks), noted(extent, "1 with a task that has its own head"), "chunks", "",
        "Compute logits and loss in this many chunks of rows, all in the memory of one, and each chunk's gradients at "
        "once in the forward pass. Saves the logits of all other chunks, and those of micro-batches in flight. Costs "
-       "about 1 % where chunks have 128 rows or more, with parallel.tensor two small sums for each chunk, and in a "
-       "zero_bubble schedule the head's weight gradient, which fills no bubble then. Losses have the same bits, "
-       "gradients of the word table and of head_bias are equal to rounding. A run may be resumed with another number "
-       "(docs/memory.md).",
+       "about 1 % in chunks of 256 rows and 2 to 3 % in chunks of 128, and with parallel.tensor two small sums for "
+       "each chunk. In a zero_bubble schedule the head's weight gradient then fills no bubble. Losses have the same "
+       "bits, gradients of the word table and of head_bias are equal to rounding. A run may be resumed with another "
+       "number (docs/memory.md).",
        ""},
       {MEGATRON_KEY(model, hidden_dropout), dropout(), "", "", "Dropout after embedding, attention and feed-forward.",
        ""},
