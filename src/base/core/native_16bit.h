@@ -1,5 +1,5 @@
 // Native16Bit: whether matrices of bf16 are multiplied by the CPU's bf16 instructions, where it has them, or widened to
-// f32 first (run.native_16bit). Both ways sum in f32 and round at the same places, but add in different orders.
+// f32 first (run.native_16bit). Both sum in f32, in different orders; native attention rounds two factors more.
 #pragma once
 
 namespace megatron {
