@@ -36,7 +36,8 @@ struct Golden {
 };
 
 /// `type`, for files of make_half_golden.py: "bf16", "fp16" or "bf16_native"; config.precision then says so, with the
-/// loss scale, run.native_16bit is "on" for the last and "off" for others, and there are no logits. Errors: data, if the file is not as described.
+/// loss scale, run.native_16bit is "on" for the last and "off" for others, and there are no logits. Errors: data, if
+/// the file is not as described.
 Golden read_golden(const std::string& path, const std::string& type = "");
 
 }  // namespace megatron::test

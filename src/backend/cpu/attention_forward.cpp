@@ -152,7 +152,7 @@ class ForwardPass {
   float multipliers_[kKeyBlock + kLanes];
 };
 
-/// share: scratch of a thread.
+/// Runs all passes. `share`: scratch of a thread.
 template <class Products, class... Instructions>
 void attend(const ThreadTeam& team, const AttentionForwardArgs& args, const AttentionProblem& problem,
             std::byte* memory, std::size_t share, const Instructions&... instructions) {

@@ -58,8 +58,8 @@ struct NativeExtents {
   static_assert(kQueryBlock == native::kDepth && kKeyBlock % native::kDepth == 0);
   static constexpr std::int64_t floats(std::int64_t tiles) { return tiles * native::kTileElements / 2; }
 
-  std::int64_t size, panels, depth;             // of a head, in elements, in panels, in tiles of depth
-  std::int64_t of_queries, of_keys, of_values;  // tiles: a block's rows; all keys' with depth of heads, and the reverse
+  std::int64_t size, panels, depth;             // head size in elements, in panels, in tiles of depth
+  std::int64_t of_queries, of_keys, of_values;  // tiles: a block's rows; all keys with depth of heads, and the reverse
   std::int64_t keys_stride;                     // floats from row to row of sums for all keys; no power of two
 };
 
@@ -89,7 +89,7 @@ class NativeKeys {
     native::pack_columns(
         native::Source<BFloat16>{x.data + seen_.low * x.stride, x.stride, false, extents_.size, count()}, tiles);
   }
-  /// Those of a tile.
+  /// Packed keys or values of a tile.
   Packed by_key(KeyRange tile, const BFloat16* tiles) const {
     const std::int64_t stride = extents_.depth * native::kTileElements;
     return {tiles + offset(tile) / native::kWidth * stride, native::panels_of(tile.high - tile.low), stride};

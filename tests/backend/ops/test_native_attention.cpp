@@ -1,4 +1,5 @@
 // Attention in bf16 with each kind of products that this processor has.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -42,6 +43,35 @@ void check_same_bits(const Run<BFloat16>& a, const Run<BFloat16>& b) {
   CHECK(same(a.dk.values(), b.dk.values()));
   CHECK(same(a.dv.values(), b.dv.values()));
 }
+
+/// Hands out one block at a time, of NaN, and looks after the bytes that follow it.
+class Guarded final : public Allocator {
+ public:
+  void* allocate(std::size_t bytes) override {
+    bytes_ = bytes;
+    memory_ = static_cast<unsigned char*>(device_.allocate(bytes + kGuard));
+    std::memset(memory_, kFilling, bytes + kGuard);
+    return memory_;
+  }
+  void deallocate(void* memory, std::size_t bytes) noexcept override {
+    was_intact_ = intact();
+    memory_ = nullptr;
+    device_.deallocate(memory, bytes + kGuard);
+  }
+  bool intact() const {
+    if (memory_ == nullptr) return was_intact_;
+    return was_intact_ && std::all_of(memory_ + bytes_, memory_ + bytes_ + kGuard,
+                                      [](unsigned char byte) { return byte == kFilling; });
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 1 << 16;
+  static constexpr unsigned char kFilling = 0xFF;
+  CpuDevice device_;
+  std::size_t bytes_ = 0;
+  unsigned char* memory_ = nullptr;
+  bool was_intact_ = true;
+};
 
 /// Later queries than keys begin with, other numbers of both, and several key heads.
 std::vector<AttentionCase> awkward_cases() {
@@ -116,6 +146,19 @@ TEST_CASE("native attention: keys that no query sees may hold NaN", "[attention]
     run.execute(ops);
     check_results(run, expected, kTolerance<BFloat16>);
   });
+}
+
+TEST_CASE("native attention: it stays within the memory that is planned", "[attention]") {
+  for (const HalfProducts products : require_native_products()) {
+    INFO(name_of(products));
+    for (AttentionCase c : awkward_cases()) {
+      CAPTURE(c.queries, c.keys, c.size);
+      Guarded memory;
+      CpuOps ops(memory, 1, products);
+      check_case<BFloat16>(ops, c, kTolerance<BFloat16>);
+      CHECK(memory.intact());
+    }
+  }
 }
 
 TEST_CASE("native attention: the same bits on any number of threads", "[attention]") {
