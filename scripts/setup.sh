@@ -6,22 +6,23 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build make openmpi-bin libopenmpi-dev libhdf5-dev libboost-program-options-dev
-          catch2 libtomlplusplus-dev libfmt-dev nlohmann-json3-dev libdnnl-dev libxxhash-dev zlib1g-dev libicu-dev strace
-          "$@")
+          catch2 libtomlplusplus-dev libfmt-dev nlohmann-json3-dev libdnnl-dev libxxhash-dev zlib1g-dev libbz2-dev
+          libzstd-dev libcld2-dev libicu-dev strace "$@")
 
 what_is_needed() {
   cat <<'TEXT'
 This system has no apt, so nothing was installed. Needed: a C++20 compiler (GCC 12 or later), CMake 3.22 or later,
 Ninja or make, Open MPI 4.1 or 5.0, HDF5 1.10 or later (C library, serial), Boost.Program_options, oneDNN, fmt 9 or
-later, toml++ 3.3 or later, nlohmann-json 3.11, xxHash 0.8, zlib 1.2; ICU 60 or later (without it --split-sentences is
-refused); for the tests Catch2 2.13 or 3 and strace (without it some are skipped).
+later, toml++ 3.3 or later, nlohmann-json 3.11, xxHash 0.8, zlib 1.2, bzip2 1.0, zstd 1.4; ICU 60 or later (without it
+--split-sentences is refused); CLD2 (without it texts cannot be chosen by language); for the tests Catch2 2.13 or 3 and
+strace (without it some are skipped).
 
   modules   module load gcc/12 cmake ninja openmpi/4.1 hdf5 boost onednn
             (the names differ between sites: `module avail`; the small libraries below usually come from Spack or conda)
   Spack     spack install gcc@12 cmake ninja openmpi@4.1 hdf5~mpi boost+program_options onednn fmt@9 tomlplusplus \
-                          nlohmann-json xxhash zlib icu4c catch2@2.13.10      and then `spack load` the same list
+                          nlohmann-json xxhash zlib bzip2 zstd icu4c catch2@2.13.10   and then `spack load` the same list
   conda     conda create -n megatron -c conda-forge gxx_linux-64=12 cmake ninja make openmpi=4.1 hdf5 libboost-devel \
-                          onednn fmt=9 tomlplusplus nlohmann_json xxhash zlib icu catch2=2.13     and then `conda activate megatron`
+                          onednn fmt=9 tomlplusplus nlohmann_json xxhash zlib bzip2 zstd icu catch2=2.13 and then `conda activate megatron`
 
 With libraries in unusual places: make CMAKE_FLAGS="-DCMAKE_PREFIX_PATH=/some/where;/else/where"
 Then run the same make target again; SKIP_SETUP=1 leaves out this check.

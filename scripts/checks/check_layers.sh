@@ -6,6 +6,7 @@
 #   - our headers are included as "floor/layer/file.h", from src/ on (cuda/ files as "cuda/file.h");
 #   - <mpi.h> in src/distributed/comm and in mains (tests/support, tests/*/main.cpp); <hdf5.h> in src/data/hdf5
 #     and in tests, which damage files on purpose; CUDA's own in cuda/, and in tests/emulated_cuda, which has others;
+#     CLD2's in src/data/cleaning/language.cpp;
 #     Catch2's in tests/support/catch.h, whose names all tests use, as `Catch::` has other ones in each version.
 # --self-test breaks every rule in a scratch tree and expects to be told so.
 set -euo pipefail
@@ -40,11 +41,13 @@ data/tokenizer_kinds: text system unicode tokenizer
 data/tokenizer_training: text unicode tokenizer tokenizer_kinds
 data/evaluation_tasks:     text
 data/finetuning:     text system evaluation_tasks
+data/cleaning:       text system unicode tensor comm
 data/hdf5:           system tensor
 data/shards:         text system hdf5 tokenizer tokenizer_kinds
 data/samples:        text system tensor batch tokenizer shards finetuning
-data/preprocess:     text system tokenizer tokenizer_kinds shards samples
+data/preprocess:     text system comm tokenizer tokenizer_kinds shards samples
 data/indexed:        text system shards preprocess
+data/cleaning_steps: text system comm schema parse tokenizer tokenizer_kinds preprocess cleaning
 
 checkpoint/store:       text system tensor ops comm parallel hdf5 tokenizer
 checkpoint/safetensors: text system store
@@ -118,6 +121,8 @@ check() {
         report("<mpi.h> belongs to src/distributed/comm and to mains of tests; use distributed/comm/communicator.h")
       if (header ~ /(^|\/)(hdf5|hdf5_hl|H5[A-Za-z]*)\.h$/ && layer != "data/hdf5" && !in_tests)
         report("<" header "> belongs to src/data/hdf5; use its headers")
+      if (header ~ /^cld2\// && FILENAME != "src/data/cleaning/language.cpp")
+        report("<" header "> belongs to src/data/cleaning/language.cpp; use data/cleaning/language.h")
       if (header ~ /^catch2\// && FILENAME != "tests/support/catch.h")
         report("<" header "> belongs to tests/support/catch.h; include that")
       if (header ~ /^(cuda[A-Za-z_]*\.h|cuda_[a-z0-9_]+\.h|cublas.*\.h|cudnn.*\.h|nccl.*\.h|nvtx.*|nvToolsExt.*|curand.*|cub\/.*|thrust\/.*|cooperative_groups.*)$/ \
@@ -144,7 +149,7 @@ self_test() {
   root=$(mktemp -d)
   # shellcheck disable=SC2064
   trap "rm -rf '$root'" EXIT
-  mkdir -p "$root"/src/{base/core,backend/tensor,backend/ops,distributed/comm,models/layers,data/hdf5,data/shards,data/extra,programs} \
+  mkdir -p "$root"/src/{base/core,backend/tensor,backend/ops,distributed/comm,models/layers,data/cleaning,data/hdf5,data/shards,data/extra,programs} \
     "$root"/cuda "$root"/tests/{comm,layers}
   printf '#pragma once\n#include <vector>\n' >"$root/src/base/core/error.h"
   printf '#include "base/core/error.h"\n#include "models/layers/linear.h"\n' >"$root/src/backend/tensor/upward.cpp"
@@ -154,6 +159,7 @@ self_test() {
   printf '\n  #  include <mpi.h>\n' >"$root/src/models/layers/mpi.cpp"
   printf '#include <hdf5.h>\n' >"$root/src/data/hdf5/allowed.cpp"
   printf '#include <hdf5.h>\n' >"$root/src/data/shards/hdf5.cpp"
+  printf '#include <cld2/public/compact_lang_det.h>\n' | tee "$root/src/data/cleaning/language.cpp" >"$root/src/data/cleaning/other.cpp"
   printf '#include <cuda_runtime.h>\n' >"$root/cuda/allowed.cu"
   printf '#include <cuda_runtime.h>\n#include "cuda/kernels.h"\n' >"$root/src/backend/ops/cuda.cpp"
   printf '#include "../base/error.h"\n#include "local.h"\n' >"$root/src/backend/ops/relative.cpp"
@@ -171,6 +177,7 @@ src/backend/ops/cuda.cpp:2
 src/backend/ops/relative.cpp:1
 src/backend/ops/relative.cpp:2
 src/backend/tensor/upward.cpp:2
+src/data/cleaning/other.cpp:1
 src/data/extra/unknown.cpp:1
 src/data/shards/hdf5.cpp:1
 src/models/layers/mpi.cpp:2

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2207
 # Completion for bash, and for zsh by its bashcompinit: the options of a program, their words (cpu|cuda) and its commands,
 # as its --help lists them. Everything else completes names of files.
-_megatron_programs=(megatron_bench megatron_checkpoint megatron_eval megatron_generate megatron_plan megatron_preprocess
-                    megatron_train)
+_megatron_programs=(megatron_bench megatron_checkpoint megatron_clean megatron_eval megatron_generate megatron_plan
+                    megatron_preprocess megatron_train)
 
 _megatron() {
   local IFS=$' \t\n' at=$COMP_CWORD first=0 current=${COMP_WORDS[COMP_CWORD]} program option help task='' list='' head=''
@@ -25,11 +25,11 @@ _megatron() {
     option=${COMP_WORDS[at - 2]}
   fi
 
-  [[ ! $option =~ ^--[a-z-]+$ ]] || list=$(sed -n "s/^  $option \([^ ]*|[^ ]*\).*/\1/p" <<< "$help" | tr '|' ' ')
+  [[ ! $option =~ ^--[a-z0-9-]+$ ]] || list=$(sed -n "s/^  $option \([^ ]*|[^ ]*\).*/\1/p" <<< "$help" | tr '|' ' ')
   if [[ -z $list && $current == -* ]]; then
-    list=$(sed -nE 's/^  (-[a-z] \[ )?(--[a-z-]+).*/\2/p' <<< "$help")
+    list=$(sed -nE 's/^  (-[a-z] \[ )?(--[a-z0-9-]+).*/\2/p' <<< "$help")
   elif [[ -z $list ]] && ((at == first + 1)); then
-    list=$(sed -nE 's/^  ([a-z][a-z-]*) [A-Z-].*/\1/p' <<< "$help")
+    list=$(sed -nE '/^Steps/,$ s/^  ([a-z][a-z-]*)  .*/\1/p; s/^  ([a-z][a-z-]*) [A-Z-].*/\1/p' <<< "$help")
   fi
   [[ -z $list ]] || COMPREPLY=($(compgen -P "$head" -W "$list" -- "$current"))
 }

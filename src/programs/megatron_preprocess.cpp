@@ -2,11 +2,8 @@
 //
 // Under mpirun the ranks take the blocks of the input in turn, one each a round. After each round they agree: an error
 // on any rank ends the job, and it is the first one in the order of the input, whatever the number of ranks.
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <functional>
@@ -22,17 +19,16 @@
 #include "base/system/notes.h"
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
-#include "data/preprocess/input_identity.h"
 #include "data/preprocess/preprocess.h"
-#include "distributed/comm/agreement.h"
-#include "distributed/comm/gather.h"
+#include "data/preprocess/same_inputs.h"
+#include "distributed/comm/together.h"
 #include "programs/preprocess_tools.h"
 #include "programs/program.h"
+#include "programs/progress_line.h"
 
 namespace megatron {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BlockSummary, block, documents, tokens, bad, empty, hash)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(InputIdentity, path, bytes, pieces, seconds, nanoseconds)
 
 namespace {
 
@@ -45,36 +41,6 @@ constexpr const char* kUsage =
     "Turns text into token shards PREFIX-00000.h5, PREFIX-00001.h5 ...; `data.train = \"PREFIX\"` trains on them.\n"
     "JSON lines: one document a line. Plain text: documents of about 64 KiB, cut where a paragraph begins.\n"
     "Under an MPI launcher, the ranks share the text.\n";
-
-/// Runs `work` on every rank; all ranks get all results, or all throw the Error of the lowest rank that failed.
-template <class Work>
-auto together(Communicator& world, const Work& work) {
-  decltype(work()) mine{};
-  agree(world, [&] { mine = work(); });
-  return gather_on_all(world, mine);
-}
-
-/// One line on standard error every few seconds.
-class ProgressLine {
- public:
-  ProgressLine(bool active, std::uint64_t total) : active_(active), total_(total) {}
-
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-  void show(std::uint64_t bytes) {
-    if (!active_ || seconds() < last_ + 2) return;
-    last_ = seconds();
-    bytes = std::min(bytes, total_);
-    const auto done = static_cast<double>(bytes), all = static_cast<double>(total_);
-    print_note(fmt::format("{:>10} of {} {:5.1f} %  {}/s", format_bytes(done), format_bytes(all), 100 * done / all,
-                           format_bytes(done / last_)));
-  }
-
- private:
-  bool active_;
-  std::uint64_t total_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  double last_ = 0;
-};
 
 void print_summary(const PreprocessJob& job, bool appends_eod, const std::vector<BlockSummary>& all,
                    std::uint64_t bytes, double seconds, std::size_t memory) {
@@ -100,36 +66,6 @@ void print_summary(const PreprocessJob& job, bool appends_eod, const std::vector
   if (sum.bad > 0) fmt::print("{} bad documents left out (--skip-bad)\n", sum.bad);
 }
 
-/// The ranks may be on nodes with separate disks: they must have the same files under the same names.
-void require_same_inputs(Communicator& world, const Preprocessor& preprocessor) {
-  if (world.size() == 1) return;
-  std::vector<InputIdentity> mine;
-  together(world, [&]() -> std::string {
-    mine = preprocessor.identify_inputs();
-    return "";
-  });
-  const std::vector<InputIdentity> root = broadcast(world, mine);
-  const auto differ = [&](const std::string& how) {
-    fail(ErrorKind::data, "{}, compared with rank 0; give all nodes the same input files", how);
-  };
-  const auto modified = together(world, [&]() -> std::string {
-    const std::string difference = difference_of_inputs(mine, root);
-    if (!difference.empty()) differ(difference);
-    return modified_alike(mine, root) ? "" : "otherwise";
-  });
-  if (std::count(modified.begin(), modified.end(), "") == world.size()) return;
-  // Copies that were made at other times: nothing less than all of their contents tells whether they are equal.
-  const auto hashes = together(world, [&] {
-    std::string all;
-    for (const InputIdentity& file : mine) all += fmt::format("{:016x}", hash_input(file.path));
-    return fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
-  });
-  together(world, [&]() -> std::string {
-    if (hashes[static_cast<std::size_t>(world.rank())] != hashes[0]) differ("an input file has other contents");
-    return "";
-  });
-}
-
 /// `lock`: taken by rank 0 for all, and to be kept until none of them has anything to put back.
 void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, std::optional<TargetLock>& lock) {
   std::optional<Preprocessor> preprocessor;
@@ -138,7 +74,9 @@ void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, s
     return fmt::format("{} bytes of input, vocabulary {:016x}", preprocessor->input_bytes(),
                        preprocessor->tokenizer().hash());
   });
-  require_same_inputs(world, *preprocessor);
+  std::vector<InputIdentity> inputs;
+  if (world.size() > 1) agree(world, [&] { inputs = preprocessor->identify_inputs(); });
+  require_same_inputs(world, inputs);
   for (const std::string& seen : opened) {
     verify(seen == opened.front(), ErrorKind::data, "the ranks see different files: {} and {}", opened.front(), seen);
   }
@@ -192,7 +130,7 @@ po::options_description preprocess_options(PreprocessJob& job) {
   po::options_description options("Options", kHelpColumns, kDescriptionColumns);
   options.add_options()("help", "this text")("version", "the version");
   options.add_options()("input", po::value(&job.inputs.paths)->multitoken()->value_name("FILE..."),
-                        "text to read, also gzip; a folder stands for all files in it and below");
+                        "text to read, also gzip, zstd and bzip2; a folder stands for all files in it and below");
   options.add_options()("output", po::value(&job.output)->value_name("PREFIX"), "shards to write: PREFIX-00000.h5 ...");
   options.add_options()("tokenizer",
                         po::value(&job.tokenizer.name)->value_name(kTokenizerChoices)->default_value("byte"),
@@ -208,8 +146,9 @@ po::options_description preprocess_options(PreprocessJob& job) {
       "extra-ids", po::value(&job.tokenizer.extra_ids)->value_name("N")->default_value(0),
       "add the tokens <extra_id_0> ... (N of them) that the vocabulary lacks: bert-*: ids count up, "
       "after [BOS] and [EOS], which always are added; sentencepiece, unigram: they count down, as T5's");
-  options.add_options()("format", po::value(&job.inputs.format)->value_name("jsonl|text"),
-                        "by the extension if not given (.jsonl .ndjson .json, .txt .text .md, each also with .gz)");
+  options.add_options()(
+      "format", po::value(&job.inputs.format)->value_name("jsonl|text"),
+      "by the extension if not given (.jsonl .ndjson .json, .txt .text .md, each also with .gz or .zst)");
   options.add_options()("json-key", po::value(&job.inputs.json_key)->value_name("KEY")->default_value("text"),
                         "the text's key in each JSON object");
   options.add_options()(

@@ -8,7 +8,7 @@ typed() {
   local shell=$1
   printf '%s\n' "$2" 'megatron_train() { printf "<""<%s>>\n" "$*"; }' 'megatron_checkpoint() { megatron_train "$@"; }' \
     'megatron_preprocess() { megatron_train "$@"; }' 'megatron_generate() { megatron_train "$@"; }' \
-    'megatron_launch() { megatron_train "$@"; }' "$3" exit |
+    'megatron_clean() { megatron_train "$@"; }' 'megatron_launch() { megatron_train "$@"; }' "$3" exit |
     (cd "$folder/typing" && env -i PATH="$moved/bin:/usr/bin:/bin" HOME="$folder" TERM=dumb timeout 60 \
       script --quiet --return --command "$shell" /dev/null) | tr -d '\r' | grep -o '<<.*>>$' | tail -n 1
 }
@@ -53,6 +53,8 @@ completion_of_bash() {
   completes "$bash" "$all" $'megatron_checkpoint \t' "diff export import info list merge reshape verify"
   completes "$bash" "$one" $'megatron_checkpoint reshape a b --pi\t4' "reshape a b --pipeline 4"
   completes "$bash" "$one" $'megatron_preprocess train-tok\t --type w\t' "train-tokenizer --type wordpiece"
+  completes "$bash" "$all" $'megatron_clean s\t' "sample shuffle split"
+  completes "$bash" "$one" $'megatron_clean text --white-space=m\t --max-top-2\t' "text --white-space=megatron --max-top-2-gram"
   completes "$bash" "$one" $'megatron_launch 8 megatron_tr\t books.to\t --dr\t' "8 megatron_train books.toml --dry-run"
 }
 

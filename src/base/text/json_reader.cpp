@@ -201,7 +201,7 @@ void JsonReader::skip_scalar() {
   unexpected("a value");
 }
 
-void JsonReader::skip_value() {
+void JsonReader::skip_value(std::size_t deepest) {
   std::vector<bool> objects;  // for each open value, whether it is an object: no recursion, so no depth is too deep
   const auto key = [this] {
     skip_string();
@@ -214,6 +214,7 @@ void JsonReader::skip_value() {
       ++position_;
       const bool object = c == '{';
       if (!take(object ? '}' : ']')) {
+        if (objects.size() == deepest) fail_at(position_ - 1, fmt::format("more than {} levels", deepest));
         objects.push_back(object);
         if (object) key();
         continue;

@@ -43,8 +43,8 @@ class JsonReader {
   std::string_view key(std::string& buffer) { return string(buffer, python_); }
   /// A whole number without sign, fraction or exponent, below 10^18.
   std::uint64_t integer();
-  /// Any value.
-  void skip_value();
+  /// Any value with at most `deepest` objects and arrays inside each other.
+  void skip_value(std::size_t deepest = SIZE_MAX);
   /// Throws unless nothing but space is left.
   void expect_end();
 

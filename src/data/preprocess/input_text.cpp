@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/system/errno_text.h"
 #include "base/system/regular_file.h"
-#include "data/preprocess/gzip_text.h"
+#include "data/preprocess/packed_text.h"
 
 namespace megatron {
 
@@ -32,7 +32,8 @@ std::string_view without_mark(std::string_view text, std::uint64_t offset) {
 /// Reads a file forward, line by line.
 class LineReader {
  public:
-  LineReader(const InputFile& file, std::uint64_t offset) : file_(file), offset_(offset) {}
+  LineReader(const InputFile& file, std::uint64_t offset, std::uint64_t longest)
+      : file_(file), offset_(offset), longest_(longest) {}
 
   std::uint64_t offset() const { return offset_; }  ///< where the next line begins
 
@@ -55,7 +56,7 @@ class LineReader {
     while (true) {
       if (position_ == buffer_.size() && !refill()) return true;  // the last line has no end
       const std::size_t end = std::min(buffer_.find('\n', position_), buffer_.size());
-      too_long = too_long || line.size() + (end - position_) > kLongestDocument;
+      too_long = too_long || line.size() + (end - position_) > longest_;
       if (too_long) {
         line.clear();
       } else {
@@ -77,14 +78,14 @@ class LineReader {
   }
 
   const InputFile& file_;
-  std::uint64_t offset_;
+  std::uint64_t offset_, longest_;
   std::string buffer_;
   std::size_t position_ = 0;
 };
 
-void visit_lines(const InputFile& file, const Segment& segment, const DocumentVisitor& visit) {
+void visit_lines(const InputFile& file, const Segment& segment, const DocumentVisitor& visit, std::uint64_t longest) {
   // A line belongs to the segment that holds its first byte: start one byte early to see whether a line begins here.
-  LineReader reader(file, segment.begin == 0 ? 0 : segment.begin - 1);
+  LineReader reader(file, segment.begin == 0 ? 0 : segment.begin - 1, longest);
   std::string line;
   bool too_long = false;
   if (segment.begin > 0) reader.skip_line(segment.end);
@@ -126,7 +127,7 @@ void remove_carriage_returns(std::string& text) {
   text.resize(kept);
 }
 
-void visit_pieces(const InputFile& file, const Segment& segment, const DocumentVisitor& visit) {
+void visit_pieces(const InputFile& file, const Segment& segment, const DocumentVisitor& visit, std::uint64_t longest) {
   std::string buffer, text;
   const std::uint64_t pieces = (file.bytes() + kPlainDocumentBytes - 1) / kPlainDocumentBytes;
   std::uint64_t piece = segment.begin / kPlainDocumentBytes;
@@ -142,7 +143,7 @@ void visit_pieces(const InputFile& file, const Segment& segment, const DocumentV
         break;
       }
     }
-    const bool too_long = end - start > kLongestDocument;
+    const bool too_long = end - start > longest;
     if (too_long) {
       text.clear();
     } else {
@@ -154,9 +155,84 @@ void visit_pieces(const InputFile& file, const Segment& segment, const DocumentV
   }
 }
 
+constexpr std::string_view kPageBegin = "<page>", kPageEnd = "</page>", kDumpEnd = "</mediawiki>";
+
+/// Reads a dump forward, page by page.
+class PageReader {
+ public:
+  PageReader(const InputFile& file, std::uint64_t offset, std::uint64_t longest)
+      : file_(file), begin_(offset), longest_(longest) {}
+
+  /// Finds the next page that begins before `limit`. One that is too long comes back empty.
+  bool next(std::uint64_t limit, std::string& page, std::uint64_t& offset, bool& too_long) {
+    page.clear();
+    too_long = false;
+    if (!find(kPageBegin, [](std::string_view) {})) return false;
+    offset = begin_ + at_;
+    if (offset >= limit) return false;
+    const auto take = [&](std::string_view part) {
+      too_long = too_long || page.size() + part.size() > longest_;
+      if (too_long) part = {}, page.clear();
+      page += part;
+    };
+    if (find(kPageEnd, take)) {
+      take(kPageEnd);
+      at_ += kPageEnd.size();
+    }
+    return true;
+  }
+
+ private:
+  /// Moves to the next such tag, or to the end of the file: then false. pass(part) is told what lies before it.
+  template <class Pass>
+  bool find(std::string_view tag, const Pass& pass) {
+    while (true) {
+      const std::size_t found = text_.find(tag, at_);
+      // A tag may be in two pieces: the last bytes are kept.
+      const std::size_t kept = std::min(text_.size() - at_, tag.size() - 1);
+      const std::size_t end = found < text_.size() ? found : text_.size() - kept;
+      pass(std::string_view(text_).substr(at_, end - at_));
+      at_ = end;
+      if (found < text_.size()) return true;
+      if (read_more()) continue;
+      pass(std::string_view(text_).substr(at_));
+      at_ = text_.size();
+      return false;
+    }
+  }
+  bool read_more() {
+    text_.erase(0, at_);
+    begin_ += at_;
+    at_ = 0;
+    const std::uint64_t end = begin_ + text_.size(), count = std::min(kReadBytes, file_.bytes() - end);
+    file_.read(end, count, piece_);
+    text_ += piece_;
+    return count > 0;
+  }
+
+  const InputFile& file_;
+  std::uint64_t begin_, longest_;  // begin_: of the text, in the file
+  std::string text_, piece_;
+  std::size_t at_ = 0;
+};
+
+void visit_pages(const InputFile& file, const Segment& segment, const DocumentVisitor& visit, std::uint64_t longest) {
+  PageReader reader(file, segment.begin, longest);
+  std::string page;
+  std::uint64_t offset = 0;
+  for (bool too_long = false; reader.next(segment.end, page, offset, too_long);) visit(page, offset, too_long);
+  if (segment.end < file.bytes()) return;
+  constexpr std::uint64_t kLastBytes = 64;
+  const std::uint64_t count = std::min(kLastBytes, file.bytes());
+  file.read(file.bytes() - count, count, page);
+  page.resize(page.find_last_not_of(" \t\r\n") + 1);
+  verify(page.ends_with(kDumpEnd), ErrorKind::data,
+         "{}: does not end with {}; it is incomplete, or no dump of MediaWiki", file.path(), kDumpEnd);
+}
+
 }  // namespace
 
-InputFile::InputFile(const std::string& path, Gzip gzip, std::uint64_t bytes)
+InputFile::InputFile(const std::string& path, Compressed compressed, std::uint64_t bytes)
     : path_(path),
       descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // no wait for who fills a pipe
   if (descriptor_ < 0) fail(ErrorKind::data, "{}: cannot open it: {}", path, errno_text(errno));
@@ -172,10 +248,16 @@ InputFile::InputFile(const std::string& path, Gzip gzip, std::uint64_t bytes)
     throw;
   }
   version_ = {bytes_, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-  if (gzip == Gzip::as_it_is || !is_gzip(path)) return;
+  if (compressed == Compressed::as_it_is) return;
+  try {
+    packed_ = open_packed(path, bytes);
+  } catch (...) {
+    ::close(std::exchange(descriptor_, -1));
+    throw;
+  }
+  if (packed_ == nullptr) return;
   ::close(std::exchange(descriptor_, -1));
-  gzip_ = std::make_unique<GzipText>(path, bytes);
-  bytes_ = gzip_->bytes();
+  bytes_ = packed_->bytes();
 }
 
 InputFile::~InputFile() {
@@ -183,7 +265,7 @@ InputFile::~InputFile() {
 }
 
 void InputFile::read(std::uint64_t first, std::uint64_t count, std::string& buffer) const {
-  if (gzip_ != nullptr) return gzip_->read(first, count, buffer);
+  if (packed_ != nullptr) return packed_->read(first, count, buffer);
   buffer.resize(count);
   std::uint64_t done = 0;
   while (done < count) {
@@ -224,11 +306,14 @@ std::vector<std::vector<Segment>> cut_into_blocks(const std::vector<std::uint64_
   return blocks;
 }
 
-void visit_documents(const InputFile& file, TextFormat format, const Segment& segment, const DocumentVisitor& visit) {
+void visit_documents(const InputFile& file, TextFormat format, const Segment& segment, const DocumentVisitor& visit,
+                     std::uint64_t longest) {
   if (format == TextFormat::json_lines) {
-    visit_lines(file, segment, visit);
+    visit_lines(file, segment, visit, longest);
+  } else if (format == TextFormat::wiki_pages) {
+    visit_pages(file, segment, visit, longest);
   } else {
-    visit_pieces(file, segment, visit);
+    visit_pieces(file, segment, visit, longest);
   }
 }
 

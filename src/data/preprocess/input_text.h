@@ -1,9 +1,9 @@
-// Input files of preprocessing as one sequence of bytes, cut into fixed blocks, and the documents that begin in a
-// block.
+// Input files of preprocessing as one sequence of bytes, cut into blocks, and the documents that begin in a block.
 //
-// A byte order mark at the start of a file is skipped. A gzip file (by its first bytes) is the text it holds: offsets
-// and sizes are that text's, so it makes the same documents and shards as the file before it was compressed. Memory:
-// one document and a fixed buffer. Files must be seekable. Errors of reading are ErrorKind::filesystem.
+// A byte order mark at the start of a file is skipped. A gzip, zstd or bzip2 file (by its first bytes) is the text it
+// holds: offsets and sizes are that text's, so it makes the same documents and shards as the file before it was
+// compressed. Memory: one document and a fixed buffer. Files must be seekable. Errors of reading are
+// ErrorKind::filesystem.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace megatron {
 
-class GzipText;
+class PackedText;
 
 /// JSON lines: every line that is not blank is a record; "\r\n" ends a line as "\n" does.
 ///
@@ -23,14 +23,18 @@ class GzipText;
 /// further 64 KiB of it, at the first paragraph (a line after a blank line), or at the first line if there is none. So
 /// books can be split into training and test parts and read in parallel, no text is lost, and where the cuts are
 /// depends on the file alone. "\r\n" becomes "\n".
-enum class TextFormat { json_lines, plain };
+///
+/// Dumps of MediaWiki: a document is a page, from "<page>" to "</page>", tags included; what is between them is not
+/// looked at, but a file ends with "</mediawiki>", or is ErrorKind::data. In such XML a text cannot have these tags.
+enum class TextFormat { json_lines, plain, wiki_pages };
 
 inline constexpr std::uint64_t kPlainDocumentBytes = 64 << 10;
-inline constexpr std::uint64_t kLongestDocument = std::uint64_t{1} << 30;  ///< bytes of one line or plain document
+inline constexpr std::uint64_t kLongestDocument = std::uint64_t{1}
+                                                  << 30;  ///< bytes of one line or plain document, unless said
 
 /// Tells a file from one that has taken its place, or that was written to since.
 struct FileVersion {
-  std::uint64_t bytes = 0;                    ///< on disk: of a gzip file, compressed
+  std::uint64_t bytes = 0;                    ///< on disk: of a compressed file, so
   std::int64_t seconds = 0, nanoseconds = 0;  ///< time of its last modification
   bool operator==(const FileVersion&) const = default;
 };
@@ -38,10 +42,11 @@ struct FileVersion {
 /// An input file open for reading at any offset; not by several threads at once.
 class InputFile {
  public:
-  enum class Gzip { as_it_is, unpacked };
+  enum class Compressed { as_it_is, unpacked };
 
-  /// `bytes`: of the text of a gzip file to be unpacked, if they were counted before.
-  explicit InputFile(const std::string& path, Gzip gzip = Gzip::as_it_is, std::uint64_t bytes = kUnknown);
+  /// `bytes`: of the text of a compressed file to be unpacked, if they were counted before.
+  explicit InputFile(const std::string& path, Compressed compressed = Compressed::as_it_is,
+                     std::uint64_t bytes = kUnknown);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
@@ -61,7 +66,7 @@ class InputFile {
   int descriptor_ = -1;
   std::uint64_t bytes_ = 0;
   FileVersion version_;
-  std::unique_ptr<GzipText> gzip_;  // instead of the descriptor
+  std::unique_ptr<PackedText> packed_;  // instead of the descriptor
 };
 
 /// A part of one file: the documents that begin at an offset in [begin, end).
@@ -78,6 +83,7 @@ std::vector<std::vector<Segment>> cut_into_blocks(const std::vector<std::uint64_
 /// then empty).
 using DocumentVisitor = std::function<void(std::string_view text, std::uint64_t offset, bool too_long)>;
 
-void visit_documents(const InputFile& file, TextFormat format, const Segment& segment, const DocumentVisitor& visit);
+void visit_documents(const InputFile& file, TextFormat format, const Segment& segment, const DocumentVisitor& visit,
+                     std::uint64_t longest = kLongestDocument);
 
 }  // namespace megatron

@@ -8,8 +8,8 @@
 #include "base/core/error.h"
 #include "base/text/foreign_text.h"
 #include "base/text/utf8.h"
-#include "data/preprocess/gzip_text.h"
 #include "data/preprocess/json_text.h"
+#include "data/preprocess/packed_text.h"
 
 namespace megatron {
 
@@ -17,15 +17,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TextFormat format_of(const std::string& path, const std::string& format) {
+BadDocument too_long_document(std::uint64_t longest) {
+  return {fmt::format("longer than {} bytes{}", longest,
+                      longest < kLongestDocument ? "; --longest takes longer ones" : "")};
+}
+
+TextFormat format_of(const std::string& path, const TextInputs& inputs) {
+  const std::string& format = inputs.format;
+  if (inputs.wiki_pages) return TextFormat::wiki_pages;
   if (format == "jsonl") return TextFormat::json_lines;
   if (format == "text") return TextFormat::plain;
   verify(format.empty(), ErrorKind::configuration, "there is no format \"{}\"; choose jsonl or text", format);
   const fs::path name(path);
-  const std::string extension = (name.extension() == ".gz" ? name.stem() : name).extension().string();
+  const bool packed = name.extension() == ".gz" || name.extension() == ".zst" || name.extension() == ".bz2";
+  const std::string extension = (packed ? name.stem() : name).extension().string();
   if (extension == ".jsonl" || extension == ".ndjson" || extension == ".json") return TextFormat::json_lines;
   verify(extension == ".txt" || extension == ".text" || extension == ".md", ErrorKind::configuration,
-         "{}: the extension does not tell the format; give --format jsonl or --format text", path);
+         "{}: the extension does not tell the format; give --format jsonl or --format {}", path, inputs.plain_name);
   return TextFormat::plain;
 }
 
@@ -33,9 +41,11 @@ void add_files_of(const std::string& folder, std::vector<std::string>& files) {
   const auto first = static_cast<std::ptrdiff_t>(files.size());
   std::error_code error, ignored;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const bool hidden = entry->path().filename().string().starts_with('.');
+    const std::string name = entry->path().filename().string();
+    const bool hidden = name.starts_with('.');
     if (hidden) entry.disable_recursion_pending();
-    if (!hidden && entry->is_regular_file(ignored)) files.push_back(entry->path().string());
+    const bool about_others = name == kReportFile || name == kProvenanceFile;
+    if (!hidden && !about_others && entry->is_regular_file(ignored)) files.push_back(entry->path().string());
   }
   verify(!error, ErrorKind::filesystem, "{}: cannot read this folder: {}", folder, error.message());
   verify(files.begin() + first != files.end(), ErrorKind::data, "{}: no files are in this folder", folder);
@@ -72,11 +82,14 @@ TextCorpus::TextCorpus(TextInputs inputs) : inputs_(std::move(inputs)) {
     }
   }
   for (const std::string& path : paths) {
+    std::error_code error;
+    verify(fs::exists(path, error), ErrorKind::data, "{}: cannot open it: {}", path,
+           error ? error.message() : "No such file or directory");
     refuse_other_compression(path);
-    const TextFormat format = format_of(path, inputs_.format);
+    const TextFormat format = format_of(path, inputs_);
     verify(!inputs_.arrays || format == TextFormat::json_lines, ErrorKind::configuration,
            "{}: plain text has no arrays of sentences; choose --split-sentences or --sentences lines", path);
-    const InputFile file(path, InputFile::Gzip::unpacked);
+    const InputFile file(path, InputFile::Compressed::unpacked);
     std::string beginning;
     file.read(0, std::min<std::uint64_t>(4, file.bytes()), beginning);
     const std::string advice = encoding_advice(beginning);
@@ -100,15 +113,21 @@ std::vector<std::uint64_t> TextCorpus::file_bytes() const {
 const InputFile& TextCorpus::open(std::size_t file) {
   const File& wanted = files_.at(file);
   if (open_ == nullptr || open_index_ != file) {
-    open_ = std::make_unique<InputFile>(wanted.path, InputFile::Gzip::unpacked, wanted.bytes);
+    open_ = std::make_unique<InputFile>(wanted.path, InputFile::Compressed::unpacked, wanted.bytes);
     open_index_ = file;
     verify(open_->version() == wanted.version, ErrorKind::data, "{}: has changed while it was in use", wanted.path);
   }
   return *open_;
 }
 
+std::string TextCorpus::beginning(std::size_t file, std::uint64_t bytes) {
+  std::string text;
+  const InputFile& input = open(file);
+  input.read(0, std::min(bytes, input.bytes()), text);
+  return text;
+}
+
 std::string_view TextCorpus::text_of(std::string_view document, TextFormat format) {
-  check_utf8(document);
   if (format == TextFormat::plain) return document;
   try {
     if (inputs_.arrays) return texts_of_json(document, inputs_.json_key, unescaped_, string_ends_);
@@ -120,14 +139,26 @@ std::string_view TextCorpus::text_of(std::string_view document, TextFormat forma
 }
 
 std::uint64_t TextCorpus::visit(const Segment& segment, const UseText& use, const Progress& progress) {
+  const TextFormat format = files_[segment.file].format;
+  return visit_documents_of(
+      segment, format, [&](std::string_view document, std::uint64_t) { use(text_of(document, format)); }, progress);
+}
+
+std::uint64_t TextCorpus::visit_lines(const Segment& segment, const UseLine& use, const Progress& progress) {
+  const bool has_pages = files_[segment.file].format == TextFormat::wiki_pages;
+  return visit_documents_of(segment, has_pages ? TextFormat::wiki_pages : TextFormat::json_lines, use, progress);
+}
+
+std::uint64_t TextCorpus::visit_documents_of(const Segment& segment, TextFormat format, const UseLine& use,
+                                             const Progress& progress) {
   constexpr std::uint64_t kProgressBytes = 4 << 20;
   const InputFile& file = open(segment.file);
-  const TextFormat format = files_[segment.file].format;
   std::uint64_t bad_documents = 0, reported = 0;
-  visit_documents(file, format, segment, [&](std::string_view document, std::uint64_t offset, bool too_long) {
+  const DocumentVisitor visit_one = [&](std::string_view document, std::uint64_t offset, bool too_long) {
     try {
-      if (too_long) throw BadDocument{fmt::format("longer than {} bytes", kLongestDocument)};
-      use(text_of(document, format));
+      if (too_long) throw too_long_document(inputs_.longest);
+      check_utf8(document);
+      use(document, offset);
     } catch (const BadDocument& bad) {
       ++bad_documents;
       if (!inputs_.skip_bad) reject(file, document, offset, bad);
@@ -136,7 +167,8 @@ std::uint64_t TextCorpus::visit(const Segment& segment, const UseText& use, cons
     if (!progress || done < reported + kProgressBytes) return;
     reported = done;
     progress(done);
-  });
+  };
+  megatron::visit_documents(file, format, segment, visit_one, inputs_.longest);
   if (progress) progress(segment.end - segment.begin);
   return bad_documents;
 }

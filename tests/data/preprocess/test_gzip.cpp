@@ -115,12 +115,9 @@ TEST_CASE("gzip: what follows a member and is no member is an error", "[fault-59
 
 TEST_CASE("gzip: inputs of other compressions are refused by name") {
   const ShardFolder folder;
-  const std::pair<const char*, std::string> others[] = {{"bzip2", "BZh91AY&SY"},
-                                                        {"bzip2", std::string("BZh9\x17\x72\x45\x38\x50\x90", 10)},
-                                                        {"xz", std::string("\xFD"
+  const std::pair<const char*, std::string> others[] = {{"xz", std::string("\xFD"
                                                                            "7zXZ\0",
                                                                            6)},
-                                                        {"zstd", "\x28\xB5\x2F\xFD"},
                                                         {"lz4", "\x04\x22\x4D\x18"},
                                                         {"zip", "PK\x03\x04"}};
   for (const auto& [name, begin] : others) {
@@ -129,7 +126,7 @@ TEST_CASE("gzip: inputs of other compressions are refused by name") {
       PreprocessJob job = job_of(folder, {file});
       job.inputs.skip_bad = true;
       require_clean_error(folder, job, ErrorKind::data,
-                          {std::string(file) + ": compressed by " + name, "unpack it", "gzip"});
+                          {std::string(file) + ": compressed by " + name, "unpack it", "gzip or zstd"});
     }
   }
   write_file(folder.file("a.txt"), "BZh9 is how bzip2 begins");

@@ -34,6 +34,8 @@ class MegatronTrain(CMakePackage, CudaPackage):
     depends_on("tomlplusplus@3.3:")
     depends_on("xxhash@0.8:")
     depends_on("zlib-api")
+    depends_on("zstd@1.4:")
+    depends_on("bzip2")
     depends_on("icu4c@60:", when="+icu")
     depends_on("cuda@12:", when="+cuda")
     depends_on("nccl", when="+nccl")
@@ -56,6 +58,7 @@ class MegatronTrain(CMakePackage, CudaPackage):
             self.define("MEGATRON_ARCH", self.march()),
             self.define_from_variant("MEGATRON_CUDA", "cuda"),
             self.define_from_variant("MEGATRON_ICU", "icu"),
+            self.define("MEGATRON_CLD2", False),  # Spack has no package of it
         ]
         if self.spec.satisfies("+cuda"):
             args.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
