@@ -163,7 +163,7 @@ class BackwardPass {
   const DropoutRule rule_;
   Pieces pieces_;
   Products products_;
-  const std::int64_t stride_;  // of rows of dqueries_
+  const std::int64_t stride_;  // elements between rows of dqueries_
   float *scores_, *dscores_, *dqueries_, *output_row_, *doutput_row_;
   float delta_[kQueryBlock], reference_[kQueryBlock];
   float multipliers_[kKeyBlock + kLanes] = {}, cap_slopes_[kKeyBlock + kLanes];

@@ -74,7 +74,7 @@ inline constexpr std::array kRecomputeModes{Choice{RecomputeMode::none, "none"},
                                             Choice{RecomputeMode::selective, "selective"},
                                             Choice{RecomputeMode::full, "full"}};
 
-/// Parts of layers that a backward makes again with mode "selective". A part that is contained in another adds nothing to it.
+/// Parts of layers that a backward makes again with mode "selective". A part that another contains adds nothing to it.
 enum class RecomputePart { norms, activations, feed_forward };
 struct RecomputePartChoice {
   RecomputePart kind;

@@ -1,0 +1,48 @@
+// Rules between keys: layouts that do not divide, choices that exclude each other.
+#include "config/rules/rules.h"
+#include "config/schema/schema.h"
+#include "config_support.h"
+
+using namespace megatron;
+using namespace megatron::test;
+
+TEST_CASE("all violations come at once, and a refused configuration is unchanged", "[config][fault-3]") {
+  Config config = parse_small({"train.samples=7"});
+  config.model.attention_heads = 7;
+  config.parallel.pipeline = 5;
+  config.learning_rate.minimum = 1;
+  const Config before = config;
+  const std::string error = error_of([&] { resolve(config, 4, &kData); });
+  INFO(error);
+  CHECK(contains(error, "model.attention_heads = 7"));
+  CHECK(contains(error, "parallel.pipeline = 5"));
+  CHECK(contains(error, "learning_rate.minimum"));
+  CHECK(contains(error, "4 ranks cannot hold"));
+  CHECK(lines(error) == 4);
+  CHECK(config == before);
+}
+
+TEST_CASE("update rules: the keys of a row need one of its rules", "[config]") {
+  for (const UpdateRuleFacts& row : kUpdateRules) {
+    for (const std::string_view name : row.keys) {
+      CAPTURE(row.name, name);
+      const Key* const key = find_key("optimizer", name);
+      REQUIRE(key != nullptr);
+      REQUIRE(key->constraint.needs.size() == 1);
+      CHECK(key->constraint.needs.front().key == "optimizer.name");
+      CHECK(key->constraint.needs.front().values == update_rules_with(name));
+    }
+  }
+  const OptimizerConfig muon =
+      resolved({"optimizer.name=muon", "optimizer.betas=[0.8, 0.9]", "optimizer.epsilon=1e-6",
+                "optimizer.momentum=0.95", "optimizer.nesterov=false", "optimizer.muon_scale=match_adam_rms",
+                "optimizer.adamw_learning_rate_factor=0.1", "optimizer.distributed=true"},
+               1)
+          .optimizer;
+  CHECK(muon.adamw_learning_rate_factor == 0.1);
+  CHECK(kind_of(kMuonScales, muon.muon_scale) == MuonScale::match_adam_rms);
+  // The other keys of the table hold for all of them.
+  CHECK(
+      resolved({"optimizer.name=sgd", "optimizer.momentum=0.8", "optimizer.weight_decay=0.1"}, 1).optimizer.momentum ==
+      0.8);
+}
