@@ -90,6 +90,13 @@ def train_once(programs, folder, model, imported, shards):
     return loss, [json.loads(sample) for sample in samples], f"{directory}/checkpoints/step_00000001"
 
 
+def exported(programs, name, source, folder):
+    """Weights by name. Of the weights before a step too, since rows that no token can have are not imported."""
+    target = f"{source}_exported"
+    check_interop.convert(f"{programs}/megatron_checkpoint", "export", source, target, folder, "--format", name)
+    return check_interop.load(target).state_dict()
+
+
 def distances(programs, name, shards, vocabulary):
     """Of logits, loss and gradients: ours from float64, and PyTorch's."""
     with tempfile.TemporaryDirectory() as folder:
@@ -99,9 +106,7 @@ def distances(programs, name, shards, vocabulary):
         inputs, logits = convert(f"{programs}/megatron_checkpoint", "import", f"{folder}/saved", f"{folder}/imported", folder,
                                  "--data-prefix", shards)  # fmt: skip
         loss, samples, checkpoint = train_once(programs, folder, model, f"{folder}/imported", shards)
-        convert(f"{programs}/megatron_checkpoint", "export", checkpoint, f"{folder}/exported", folder, "--format", name)
-        after = check_interop.load(f"{folder}/exported").state_dict()
-        before = model.state_dict()
+        before, after = (exported(programs, name, source, folder) for source in (f"{folder}/imported", checkpoint))
         narrow = theirs(model, inputs, samples)
         exact = theirs(copy.deepcopy(model).double(), inputs, samples)
     gradients = {name: (before[name].double() - after[name].double()) / RATE for name in exact[2]}
