@@ -231,7 +231,9 @@ TEST_CASE("deferred weight gradients: the same bits after scratch is overwritten
           // Experts without drops compute activations again, which nothing keeps.
           const bool at_once =
               layer.name.find("without drops") != std::string::npos && name.find(".experts.") != std::string::npos;
-          const bool in_forward = layer.name.ends_with(kInChunks) && name == "embedding.word.weight";
+          // The last of four ranks has padding alone.
+          const bool in_forward =
+              layer.name.ends_with(kInChunks) && name == "embedding.word.weight" && !all_zero(gradient);
           CHECK(all_zero(deferred[rank].before.at(name)) !=
                 (recomputed || at_once || in_forward || reads_recomputed(layer.name, name)));
         }

@@ -80,6 +80,7 @@ TEST_CASE("fit: moments in 16 bits if nothing else fits, and nothing at all") {
   file.train.micro_batch_size = 1;
   file.optimizer.distributed = true;
   file.recompute.mode = "full";
+  file.model.head_chunks = 8;
   const double smallest = bytes_of(file);  // in fp32
   const Fit fit = fit_memory(file, machine(), kTwoRanks, smallest - 1);
   REQUIRE(!fit.fitting.empty());
@@ -100,7 +101,7 @@ TEST_CASE("fit: a head in chunks, where logits are most of the memory") {
   file.model.vocab_size = 50257;
   file.train.micro_batch_size = 1;
   file.parallel.data = 0;
-  file.train.global_batch_size = 2;
+  file.train.global_batch_size = 1;  // micro-batches of no other size
   const SearchSettings one_rank{.ranks = 1};
   Config chunked = file;
   chunked.model.head_chunks = 8;
