@@ -163,7 +163,7 @@ class BackwardPass {
   const DropoutRule rule_;
   Pieces pieces_;
   Products products_;
-  const std::int64_t stride_;  // of rows of dqueries_
+  const std::int64_t stride_;  // from row to row of dqueries_
   float *scores_, *dscores_, *dqueries_, *output_row_, *doutput_row_;
   float delta_[kQueryBlock], reference_[kQueryBlock];
   float multipliers_[kKeyBlock + kLanes] = {}, cap_slopes_[kKeyBlock + kLanes];
@@ -171,7 +171,7 @@ class BackwardPass {
   float* distance_sums_;
 };
 
-/// Runs all passes. `share`: scratch of a thread; `sums`: those of the bias of distances, or null.
+/// Runs all passes; `share` is the scratch of a thread, `sums` those of the bias of distances, or null.
 template <class Products, class... Instructions>
 void run_passes(const ThreadTeam& team, const AttentionBackwardArgs& args, const AttentionProblem& problem,
                 std::byte* memory, std::size_t share, float* sums, const Instructions&... instructions) {

@@ -145,7 +145,7 @@ class ForwardPass {
   const DropoutRule rule_;
   Pieces pieces_;
   Products products_;
-  const std::int64_t stride_;  // of rows of the output
+  const std::int64_t stride_;  // from row to row of the output
   float *scores_, *output_;
   DistanceTable bias_;
   float maximum_[kQueryBlock], sum_[kQueryBlock];
