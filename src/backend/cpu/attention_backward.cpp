@@ -171,7 +171,7 @@ class BackwardPass {
   float* distance_sums_;
 };
 
-/// Runs all passes. `share`: scratch of a thread; `sums`: those of the bias of distances, or null.
+/// Runs all passes; `share` is the scratch of a thread, `sums` those of the bias of distances, or null.
 template <class Products, class... Instructions>
 void run_passes(const ThreadTeam& team, const AttentionBackwardArgs& args, const AttentionProblem& problem,
                 std::byte* memory, std::size_t share, float* sums, const Instructions&... instructions) {

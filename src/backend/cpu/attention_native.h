@@ -1,8 +1,8 @@
 // Attention's products of bf16 by instructions of the processor (native_tiles.h): the elements as they are, and
 // probabilities and gradients of scores rounded to bf16, summed in f32. Members are those of attention_widened.h.
 //
-// Tiles of keys begin at whole tiles of depth after the sample's first visible key. Keys that no query sees are not
-// read: in a cache they need not be numbers.
+// Tiles of keys begin at multiples of a tile's depth, so that the order of sums does not depend on the other queries of
+// the call. Keys that no query sees count for nothing: in a cache they need not be numbers.
 #pragma once
 
 #include "backend/cpu/attention_tile.h"
@@ -67,7 +67,7 @@ inline BFloat16* take_tiles(Pieces& pieces, std::int64_t tiles) {
   return reinterpret_cast<BFloat16*>(pieces.take(NativeExtents::floats(tiles)));
 }
 
-/// Keys of a sample that some query sees, packed.
+/// Keys of a sample, packed: those that some query sees, from a multiple of a tile's depth on.
 class NativeKeys {
  public:
   using Packed = NativeProducts::Packed;
@@ -75,19 +75,28 @@ class NativeKeys {
   NativeKeys(const AttentionProblem& problem) : problem_(problem), extents_(problem) {}
 
   const NativeExtents& extents() const { return extents_; }
-  KeyRange seen() const { return seen_; }
-  void choose_sample(std::int64_t sample) { seen_ = problem_.seen(sample); }
-  std::int64_t first_key(std::int64_t low) const { return low - (low - seen_.low) % native::kDepth; }
+  std::int64_t first() const { return first_; }
+  void choose_sample(std::int64_t sample) {
+    seen_ = problem_.seen(sample);
+    first_ = first_key(seen_.low);
+  }
+  static std::int64_t first_key(std::int64_t low) { return low - low % native::kDepth; }
 
   /// Packs keys or values with the head's elements as depth.
   void pack_by_key(Rows<const BFloat16> x, BFloat16* tiles) const {
-    native::pack_columns(
-        native::Source<BFloat16>{x.data + seen_.low * x.stride, x.stride, true, count(), extents_.size}, tiles);
+    native::pack_columns(native::Source<BFloat16>{x.data + first_ * x.stride, x.stride, true, count(), extents_.size},
+                         tiles);
   }
-  /// With keys as depth.
+  /// With keys as depth, 0 before the first that is seen: probabilities of 0 would not undo a NaN.
   void pack_by_element(Rows<const BFloat16> x, BFloat16* tiles) const {
-    native::pack_columns(
-        native::Source<BFloat16>{x.data + seen_.low * x.stride, x.stride, false, extents_.size, count()}, tiles);
+    native::pack_columns(native::Source<BFloat16>{x.data + first_ * x.stride, x.stride, false, extents_.size, count()},
+                         tiles);
+    for (std::int64_t panel = 0; panel < extents_.panels; ++panel) {
+      BFloat16* tile = tiles + panel * native::tiles_of(count()) * native::kTileElements;
+      for (std::int64_t key = 0; key < seen_.low - first_; ++key) {
+        for (std::int64_t i = 0; i < native::kWidth; ++i) tile[key / 2 * native::kDepth + 2 * i + key % 2] = {};
+      }
+    }
   }
   /// Packed keys or values of a tile.
   Packed by_key(KeyRange tile, const BFloat16* tiles) const {
@@ -98,13 +107,14 @@ class NativeKeys {
     return {tiles + offset(tile) / native::kDepth * native::kTileElements, extents_.panels,
             native::tiles_of(count()) * native::kTileElements};
   }
-  std::int64_t offset(KeyRange tile) const { return tile.low - seen_.low; }
-  std::int64_t count() const { return seen_.high - seen_.low; }
+  std::int64_t offset(KeyRange tile) const { return tile.low - first_; }
+  std::int64_t count() const { return seen_.high - first_; }
 
  private:
   const AttentionProblem& problem_;
   NativeExtents extents_;
   KeyRange seen_;
+  std::int64_t first_ = 0;  // that is packed
 };
 
 /// A block of queries' rows, with the head's elements as depth.
@@ -251,14 +261,14 @@ class NativeBackward {
 
   void store(const float* sums, float factor, Rows<BFloat16> to) const {
     const NativeExtents& extents = all_.extents();
-    const KeyRange seen = all_.seen();
+    const std::int64_t first = all_.first();
     for (std::int64_t key = 0; key < problem_.keys; ++key) {
-      if (key < seen.low || key >= seen.high) std::fill_n(to.data + key * to.stride, extents.size, BFloat16{});
+      if (key < first || key >= first + all_.count()) std::fill_n(to.data + key * to.stride, extents.size, BFloat16{});
     }
     for (std::int64_t key = 0; key < all_.count(); key += native::kWidth) {
       for (std::int64_t i = 0; i < extents.size; i += native::kWidth) {
         native::store_transposed({sums + i * extents.keys_stride + key, extents.keys_stride}, extents.size - i,
-                                 all_.count() - key, factor, to.data + (seen.low + key) * to.stride + i, to.stride);
+                                 all_.count() - key, factor, to.data + (first + key) * to.stride + i, to.stride);
       }
     }
   }
