@@ -27,7 +27,8 @@ const ModelPreset* find_preset(std::string_view name);
 /// The name of the preset that a misspelt name is nearest to; empty if none is near.
 std::string suggest_preset(std::string_view name);
 
-/// Whether presets decide this key of [model]: all but the vocabulary and choices of the training (dropout, init_std, head_chunks).
+/// Whether presets decide this key of [model]: all but the vocabulary and choices of the training (dropout, init_std,
+/// head_chunks).
 bool set_by_presets(std::string_view key);
 
 /// Sets all of `model` to the preset's.
