@@ -229,10 +229,10 @@ void attention(Bench& bench, const Model& model) {
   distances.distance_bias = bench.random({a, distances.distance_buckets.buckets});
   measure(", whole square", 2, encoder, {});
   measure(", whole square, bias of distances", 2, distances, {});
-  const Tensor part = bench.zeros({s, b, a, d}), merged = bench.zeros({s, b, a, d}, DType::f32);
+  const Tensor block = bench.zeros({s, b, a, d}), merged = bench.zeros({s, b, a, d}, DType::f32);
   const Tensor log_sums = bench.zeros({b, a, s}, DType::f32);
   bench.measure("merge_attention", static_cast<double>(s * b * a * d) * (kHalfBytes + 8), 0, [&] {
-    bench.ops().merge_attention({.part = part, .part_log_sum_exp = log_sums, .out = merged, .log_sum_exp = log_sums});
+    bench.ops().merge_attention({.part = block, .part_log_sum_exp = log_sums, .out = merged, .log_sum_exp = log_sums});
   });
   const Tensor tokens = bench.tokens(s * b, s), frequencies = bench.zeros({d / 2});
   bench.measure("rotary, queries and keys", 4 * static_cast<double>(s * b * a * d) * kHalfBytes, 0, [&] {
