@@ -41,7 +41,7 @@ struct NearDuplicates {
 struct DuplicateOptions {
   std::optional<ExactDuplicates> exact = ExactDuplicates{};
   std::optional<NearDuplicates> near = NearDuplicates{};
-  std::string scratch;  ///< an existing folder; each rank has files of its own in it, SCRATCH/exact-RANK-0, ...
+  std::string scratch;  ///< an existing folder; each rank has its files in it, SCRATCH/exact-RANK-0, ...
   /// Memory of each rank's sorting, at least 3 · kLeastSorterBytes. What exchange() moves and clusters come on top.
   std::size_t memory_bytes = std::size_t{256} << 20;
 };

@@ -62,7 +62,7 @@ std::string megatron_white_space(std::string_view text) {
     const std::size_t feeds = after_word ? std::min(text.find_first_not_of('\n', at), text.size()) - at : 0;
     if (spaces > 1 || feeds > 0) {
       at += spaces > 1 ? spaces : feeds;
-      // Two spaces after line feeds are a run of their own only where the first of them is not taken here.
+      // Two spaces after line feeds are a separate run only where the first of them is not taken here.
       if (feeds > 0 && at < text.size() && text[at] == ' ') ++at;
       out.push_back(' ');
       after_word = false;

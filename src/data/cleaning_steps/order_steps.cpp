@@ -86,7 +86,7 @@ class SampleStep final : public OrderStep {
 
 constexpr KeyRow kSplitKeys[] = {
     {"parts", KeyKind::text, "train=0.98,validation=0.01,test=0.01", "NAME=SHARE,...",
-     "the parts, each a file of its own, and their shares of the documents"},
+     "the parts, a file for each, and their shares of the documents"},
     {"by", KeyKind::text, "", "KEY",
      "documents with the same value of this member go to the same part, also in another corpus; default: by number"},
     kSeed,

@@ -30,7 +30,7 @@ class RuleListener {
   void met(std::size_t rule) { met(rule, {}); }
 };
 
-/// A pass over the input of its own, for what a step has to know about all documents before it changes the first one.
+/// An extra pass over the input, for what a step has to know about all documents before it changes the first one.
 /// In each round every rank looks at the documents of one block, or of none.
 class FirstPass {
  public:

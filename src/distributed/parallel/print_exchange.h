@@ -1,4 +1,4 @@
-// PrintExchange: what the ranks of a checked group tell each other of their calls, over a communicator of its own in
+// PrintExchange: what the ranks of a checked group tell each other of their calls, over a separate communicator in
 // host memory, so that the group's traffic is the same with and without a check. Each rank sends one print of a tensor,
 // and where its parts go to different ranks one of each part: as much as the ranks, not their square.
 #pragma once

@@ -111,7 +111,7 @@ TEST_CASE("native attention: masks, groups, biases, caps and dropout", "[attenti
 }
 
 TEST_CASE("native attention: errors against fp64 and those of f32 products", "[attention]") {
-  // One rounding of results alone is 1.7e-3; factors of bf16 add 1 to 2e-3 of their own.
+  // One rounding of results alone is 1.7e-3; factors of bf16 add 1 to 2e-3.
   const AttentionCase c = plain(300, 1, 4, 64);
   CpuDevice device;
   CpuOps widened(device, 1, HalfProducts::widened);

@@ -113,7 +113,7 @@ TEST_CASE("duplicate search: near duplicates against brute force") {
   const Duplicates checked = search(corpus.texts, options, 1);
   CHECK(folder.files().empty());
 
-  // Without clusters of several documents each pair is a draw of its own; these are the ones to count.
+  // Without clusters of several documents each pair is an independent draw; these are the ones to count.
   std::vector<int> partners(corpus.texts.size());
   for (const auto& [pair, similarity] : pairs) {
     ++partners[pair[0]];

@@ -15,7 +15,7 @@ using namespace megatron::test;
 
 namespace {
 
-/// Two checked steps of a rank on a device of its own: what the second takes of it for its time is what was planned.
+/// Two checked steps of a rank on its device: what the second takes of it for its time is what was planned.
 void require_planned(const Config& wanted, Communicator& world) {
   Config config = wanted;
   Datasets datasets(config);
