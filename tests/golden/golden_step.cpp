@@ -77,7 +77,7 @@ GoldenStep run_golden_step(const Golden& golden, const GoldenLayout& layout) {
   run_as_threads(layout.tensor * layout.pipeline * layout.data, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
-    const CheckedCollectives checks(grid, *backend.device);
+    CheckedCollectives checks(grid, *backend.device);
     Replica replica(config, grid, backend);
     set_values(replica.store(), golden.parameters);
     const GoldenMicroBatches micro_batches(config, golden.batch, grid.data().rank());
@@ -89,6 +89,7 @@ GoldenStep run_golden_step(const Golden& golden, const GoldenLayout& layout) {
       for (const TensorSlice& slice : replica.summed_gradients()) assemble(slice, step.gradients);
     }
     const Replica::Update update = replica.update(sums, {}, timers);
+    checks.finish();
     if (world.rank() != 0) return;
     step.terms.assign(update.loss.terms.begin(), update.loss.terms.end());
     step.loss = update.loss.total;

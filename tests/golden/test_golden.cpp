@@ -78,7 +78,7 @@ Results compute(const Golden& golden, const Layout& layout, const Around& around
   run_as_threads(layout.tensor * layout.pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend(1, config.run.native_16bit_choice());
-    const CheckedCollectives checks(grid, *backend.device);
+    CheckedCollectives checks(grid, *backend.device);
     if (around) backend.ops = around(std::move(backend.ops));
     Replica replica(config, grid, backend);
     set_masters(replica, golden.parameters);
@@ -112,6 +112,7 @@ Results compute(const Golden& golden, const Layout& layout, const Around& around
       const std::lock_guard lock(mutex);
       for (const TensorSlice& slice : replica.owned_slices()) assemble(slice, results.last);
     }
+    checks.finish();
     if (world.rank() != 0) return;
     results.loss = first.loss.total;
     results.gradient_norm = first.gradient_norm;
@@ -194,7 +195,7 @@ TEST_CASE("logits are PyTorch's, whole or in parts of the vocabulary") {
   run_as_threads(tensor, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend(1, config.run.native_16bit_choice());
-    const CheckedCollectives checks(grid, *backend.device);
+    CheckedCollectives checks(grid, *backend.device);
     const Replica replica(config, grid, backend);
     set_values(replica.store(), golden.parameters);
     const GoldenMicroBatches micro_batches(config, golden.batch);
@@ -210,6 +211,7 @@ TEST_CASE("logits are PyTorch's, whole or in parts of the vocabulary") {
                     .pass = settings};
     std::vector<float> mine(static_cast<std::size_t>(rows * part));
     replica.stage().infer(context, {}, {}, {}, Tensor(mine.data(), {rows, part}, DType::f32));
+    checks.finish();
     const std::int64_t first = world.rank() * part, count = std::clamp<std::int64_t>(vocab - first, 0, part);
     for (std::int64_t row = 0; row < rows; ++row) {
       std::copy_n(mine.data() + row * part, count, logits.data() + row * vocab + first);

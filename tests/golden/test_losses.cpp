@@ -85,7 +85,7 @@ Results compute(const Config& config) {
   run_as_threads(tensor * pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
-    const CheckedCollectives checks(grid, *backend.device);
+    CheckedCollectives checks(grid, *backend.device);
     Replica replica(config, grid, backend);
     set_values(replica.store(), model().parameters);
     Texts texts;
@@ -107,6 +107,7 @@ Results compute(const Config& config) {
       }
     }
     const Replica::Update update = replica.update(sums, {}, timers);
+    checks.finish();
     if (world.rank() != 0) return;
     results.loss = update.loss.total;
     results.gradient_norm = update.gradient_norm;

@@ -61,7 +61,7 @@ Results compute(const Golden& golden, const Layout& layout) {
   run_as_threads(layout.tensor * layout.pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
     Backend backend = make_cpu_backend();
-    const CheckedCollectives checks(grid, *backend.device);
+    CheckedCollectives checks(grid, *backend.device);
     Replica replica(config, grid, backend);
     set_values(replica.store(), golden.parameters);
     const GoldenMicroBatches micro_batches(config, golden.batch);
@@ -88,6 +88,7 @@ Results compute(const Golden& golden, const Layout& layout) {
     }
     const double loss = evaluated.total;
     const Replica::Update update = replica.update(sums, {}, timers);
+    checks.finish();
     if (world.rank() != 0) return;
     results.evaluated = loss;
     results.counts = right;
