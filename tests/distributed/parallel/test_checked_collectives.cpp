@@ -10,6 +10,7 @@
 #include "distributed/parallel/checked_grid.h"
 #include "distributed/parallel/staged_communicator.h"
 #include "support/catch.h"
+#include "support/check_on_rank.h"
 #include "support/require_error.h"
 #include "support/separate_backend.h"
 
@@ -33,22 +34,22 @@ TEST_CASE("checked collectives: right calls give what they give unchecked") {
     const Numbers zero(0), one(1);
     Numbers sum(rank % 2);
     grid.tensor().all_reduce(sum.tensor(), kOutputShares);
-    for (std::size_t i = 0; i < sum.values.size(); ++i) CHECK(sum.values[i] == zero.values[i] + one.values[i]);
+    for (std::size_t i = 0; i < sum.values.size(); ++i) CHECK_ON_RANK(sum.values[i] == zero.values[i] + one.values[i]);
     grid.tensor().expects(sum.tensor(), kStream);
     Numbers part(rank % 2), whole(0, 2 * kElements);
     grid.tensor().all_gather(part.tensor(), whole.tensor(), kSequenceRows);
-    CHECK(std::equal(zero.values.begin(), zero.values.end(), whole.values.begin()));
-    CHECK(std::equal(one.values.begin(), one.values.end(), whole.values.begin() + kElements));
+    CHECK_ON_RANK(std::equal(zero.values.begin(), zero.values.end(), whole.values.begin()));
+    CHECK_ON_RANK(std::equal(one.values.begin(), one.values.end(), whole.values.begin() + kElements));
     Numbers shares(rank, 2 * kElements), scattered(0);
     grid.tensor().reduce_scatter(shares.tensor(), scattered.tensor(), kOutputShares);
     Numbers sent(rank, 2 * kElements), received(0, 2 * kElements);
     grid.tensor().all_to_all(sent.tensor(), received.tensor(), kMatrixParts);
     double maximum = rank % 2;
     grid.tensor().all_reduce(Tensor(&maximum, {1}, DType::f64), kLogitMaxima);
-    CHECK(maximum == 1);
+    CHECK_ON_RANK(maximum == 1);
     std::vector<double> counts = {3, 4};  // equal on both data ranks, and right
     grid.control().all_reduce_values(counts, kTargetCounts);
-    CHECK(counts == std::vector<double>{6, 8});
+    CHECK_ON_RANK(counts == std::vector<double>{6, 8});
   });
 }
 
@@ -67,9 +68,9 @@ TEST_CASE("checked collectives: rows of one rank alone may come again") {
     Numbers none(0);
     std::fill(none.values.begin(), none.values.end(), 0.0f);
     const std::vector<float> first = last ? scatter({none, Numbers(7)}) : scatter({Numbers(5), none});
-    CHECK(first == Numbers(last ? 7 : 5).values);
+    CHECK_ON_RANK(first == Numbers(last ? 7 : 5).values);
     const std::vector<float> second = last ? scatter({Numbers(7), none}) : scatter({none, Numbers(3)});
-    CHECK(second == Numbers(last ? 3 : 7).values);
+    CHECK_ON_RANK(second == Numbers(last ? 3 : 7).values);
   });
 }
 
@@ -201,11 +202,11 @@ TEST_CASE("checked collectives: parts that are on their way read as NaN") {
     Pending gather = grid.tensor().start_all_gather(part, whole.tensor(), kSequenceRows);
     for (int i = 0; i < 2 * kElements; ++i) {
       const bool mine = i / kElements == rank % 2;
-      CHECK(std::isnan(whole.values[static_cast<std::size_t>(i)]) == !mine);
+      CHECK_ON_RANK(std::isnan(whole.values[static_cast<std::size_t>(i)]) == !mine);
     }
     gather.wait();
     const Numbers other(rank % 2 == 0 ? rank + 1 : rank - 1);
-    CHECK(whole.values[static_cast<std::size_t>(kElements - first)] == other.values[0]);
+    CHECK_ON_RANK(whole.values[static_cast<std::size_t>(kElements - first)] == other.values[0]);
   });
 }
 
@@ -214,9 +215,9 @@ TEST_CASE("checked collectives: a broadcast on its way reads as NaN elsewhere") 
     Numbers weights(rank);
     const bool owner = grid.data().rank() == 1;
     Pending broadcast = grid.data().start_broadcast(weights.tensor(), 1, kOwnersWeights);
-    for (const float value : weights.values) CHECK(std::isnan(value) == !owner);
+    for (const float value : weights.values) CHECK_ON_RANK(std::isnan(value) == !owner);
     broadcast.wait();
-    CHECK(weights.values == Numbers(rank % 2 + 2).values);
+    CHECK_ON_RANK(weights.values == Numbers(rank % 2 + 2).values);
   });
 }
 
@@ -257,9 +258,9 @@ TEST_CASE("checked collectives: a grid is unchecked when its check has ended") {
     {
       const Backend backend = make_cpu_backend();
       const CheckedCollectives checks(grid, *backend.device);
-      CHECK(grid.tensor().checked());
+      CHECK_ON_RANK(grid.tensor().checked());
     }
-    CHECK_FALSE(grid.tensor().checked());
+    CHECK_ON_RANK(!grid.tensor().checked());
     Numbers sum(world.rank());
     grid.tensor().all_reduce(sum.tensor(), kOutputShares);
     grid.tensor().all_reduce(sum.tensor(), kOutputShares);  // wrong, and not seen
@@ -282,9 +283,9 @@ TEST_CASE("checked collectives: a device's tensors are checked where they are") 
       grid.tensor().all_gather(part, whole, kSequenceRows);
       Numbers seen(0, 2 * kElements);
       device.copy_to_host(seen.values.data(), whole.data(), whole.bytes());
-      CHECK(std::equal(own.values.begin(), own.values.end(), seen.values.begin() + world.rank() * kElements));
-      CHECK(seen.values[0] == Numbers(0).values[0]);
-      CHECK(seen.values[kElements] == Numbers(1).values[0]);
+      CHECK_ON_RANK(std::equal(own.values.begin(), own.values.end(), seen.values.begin() + world.rank() * kElements));
+      CHECK_ON_RANK(seen.values[0] == Numbers(0).values[0]);
+      CHECK_ON_RANK(seen.values[kElements] == Numbers(1).values[0]);
       grid.tensor().all_reduce(part, kOutputShares);
       if (twice) grid.tensor().all_reduce(part, kOutputShares);
     });

@@ -5,6 +5,7 @@
 #include "distributed/comm/thread_communicator.h"
 #include "distributed/parallel/parameter_all_gather.h"
 #include "support/catch.h"
+#include "support/check_on_rank.h"
 #include "support/communicator_cases.h"
 #include "support/tensors.h"
 
@@ -37,9 +38,9 @@ TEST_CASE("parameter all-gather: every part reaches all data ranks in each round
     declare_all(store);
     store.allocate(*backend.device, type, {ranks}, 40);
     backend.ops->fill(store.values(), -1);
-    REQUIRE(store.buckets().size() == 3);
+    CHECK_ON_RANK(store.buckets().size() == 3);
     ParameterAllGather gathers(grid, store);
-    CHECK_FALSE(gathers.in_flight());
+    CHECK_ON_RANK(!gathers.in_flight());
     Owned<float> widened({store.flat_elements()});
     std::vector<float>& expected = want[static_cast<std::size_t>(world.rank())];
     for (int round = 1; round <= 2; ++round) {
@@ -59,18 +60,18 @@ TEST_CASE("parameter all-gather: every part reaches all data ranks in each round
       if (round == 1) {
         // In pieces, as a forward does; what was asked for before costs nothing.
         for (const Parameter& parameter : store.all()) gathers.wait_for(parameter.index);
-        CHECK_FALSE(gathers.in_flight());
+        CHECK_ON_RANK(!gathers.in_flight());
         gathers.wait_for(0);
       } else {
         gathers.finish();
       }
       backend.ops->copy(store.values(), widened.tensor());
-      CHECK(widened.values() == expected);
+      CHECK_ON_RANK(widened.values() == expected);
     }
     got[static_cast<std::size_t>(world.rank())] = widened.copied_values();
     // The destructor waits for a round that was never asked for.
     for (std::size_t bucket = 0; bucket < store.buckets().size(); ++bucket) gathers.start(bucket);
-    CHECK(gathers.in_flight());
+    CHECK_ON_RANK(gathers.in_flight());
   });
   CHECK(got == want);
 }
