@@ -43,10 +43,13 @@ inline constexpr std::array<NcclBlocks, kGroupCount> kNcclBlocks = {{
 inline constexpr int kNcclTieBlocks = 8;     ///< for each tie: awaited
 inline constexpr int kNcclScalarBlocks = 2;  ///< for the world, which sums scalars: awaited
 
-/// Messages between neighbouring stages: of one direction and channel.
+/// Messages between two ranks: of one direction and channel.
 inline constexpr int kNcclMessageBlocks = 8;
 /// To and from the next stage and the previous one: activations and their gradients.
 inline constexpr int kNcclMessageLanes = 4;
+/// Attention's ring: keys and values, and their gradients, to the next context rank and from the previous one. All of
+/// them arrive before attention returns, and no awaited group is in flight until then.
+inline constexpr int kNcclRingLanes = 4;
 
 /// The blocks of the group with this communicator's name (name_of() in distributed/comm/process_grid.h). Any other is a
 /// world.
@@ -62,7 +65,7 @@ inline constexpr int kFewestMultiprocessors = 108;  ///< among the data-centre G
 
 /// The most blocks of one rank that can be in flight at the same time.
 constexpr int most_nccl_blocks() {
-  int awaited = std::max(kNcclTieBlocks, kNcclScalarBlocks), background = 0;
+  int awaited = std::max({kNcclTieBlocks, kNcclScalarBlocks, kNcclRingLanes * kNcclMessageBlocks}), background = 0;
   for (const NcclBlocks& row : kNcclBlocks) {
     if (row.use == NcclUse::awaited) awaited = std::max(awaited, row.blocks);
     if (row.use == NcclUse::background) background += row.blocks;

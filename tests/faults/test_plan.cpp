@@ -119,7 +119,7 @@ TEST_CASE("--fit: the cheapest way under a limit, with the options that take it"
     CHECK(mentions(found.out, "cheapest  "));
     CHECK(mentions(found.out, " s a step"));
     CHECK(mentions(found.out, "options   --set '"));
-    require_refused(fit(command, "1MiB"), 2, {"nothing fits 1.0 MiB per rank", "the smallest needs"});
+    require_refused(fit(command, "1MiB"), 2, {"nothing fits into 1.0 MiB per rank", "the smallest needs"});
     require_refused(fit(command, "1MB"), 2, {"give one such as 16GiB"});
   }
   require_refused(place.plan({"--hardware", "a100-sxm", "--ranks", "8", "--fit", "60GiB", "--explain"}), 2,

@@ -25,7 +25,9 @@ class CheckCopies::OfGroup final : public CollectiveCheck {
     return {last_ticket_, call.output};
   }
   void ends(std::uint64_t ticket) override { counts_.kept -= kept_.extract(ticket).mapped(); }
-  void abandons(std::uint64_t ticket) noexcept override { kept_.erase(ticket); }
+  void abandons(std::uint64_t ticket) noexcept override {
+    if (const auto node = kept_.extract(ticket)) counts_.kept -= node.mapped();
+  }
   std::size_t in_flight() const override { return kept_.size(); }
   void expects(ConstTensor values, const Statement&) override {
     counts_.most_read = std::max(counts_.most_read, values.bytes());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "models/layers/alibi.h"
 #include "models/layers/divided_attention.h"
@@ -200,10 +201,14 @@ void Attention::forward(Context& context, ConstTensor x, Tensor y, Saved& saved)
     saved.key_rstd = context.saved->allocate("key norm rstd", {s * b * local_groups_}, DType::f32);
   }
 
-  const ArenaScope scope(context.scratch);
+  // Only around a normed query that is not kept: where a block is recomputed, what is kept lies in scratch as well.
+  std::optional<ArenaScope> scope;
   qkv_.forward(context, x, saved.qkv);
   if (sizes_.query_key_norm) {
-    if (!sizes_.keeps_norms) saved.normed = allocate_normed(context, context.scratch);
+    if (!sizes_.keeps_norms) {
+      scope.emplace(context.scratch);
+      saved.normed = allocate_normed(context, context.scratch);
+    }
     normalise(context, saved);
   } else {
     rotate(context, saved.qkv, /*inverse=*/false);

@@ -182,9 +182,8 @@ Fit fit_memory(const Config& config, const Hardware& hardware, const SearchSetti
     }
   }
   verify(!fit.fitting.empty(), ErrorKind::configuration,
-         "nothing fits {} per rank: of {} combinations the smallest needs {}; give more tensor, pipeline or data "
-         "ranks, or "
-         "more memory",
+         "nothing fits into {} per rank: of {} combinations the smallest needs {}; give more tensor, pipeline or data "
+         "ranks, or more memory",
          format_bytes(limit), fit.tried, bytes_text(fit.least));
   std::stable_sort(fit.fitting.begin(), fit.fitting.end(),
                    [](const FitChoice& a, const FitChoice& b) { return a.seconds < b.seconds; });

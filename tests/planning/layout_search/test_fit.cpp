@@ -86,7 +86,7 @@ TEST_CASE("fit: moments in 16 bits if nothing else fits, and nothing at all") {
   REQUIRE(!fit.fitting.empty());
   for (const FitChoice& choice : fit.fitting) CHECK(choice.config.optimizer.moments_dtype == "bf16");
   CHECK_THROWS_WITH(fit_memory(file, machine(), kTwoRanks, 1e5),
-                    Contains("nothing fits 97.7 KiB per rank") && Contains("the smallest needs"));
+                    Contains("nothing fits into 97.7 KiB per rank") && Contains("the smallest needs"));
 }
 
 TEST_CASE("fit: the text names the price of each change and the options") {
