@@ -25,7 +25,7 @@ std::vector<double> row(const std::string& text, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("resident memory is what was predicted, and 40 to 80 MiB of program") {
+TEST_CASE("resident memory is what was predicted, and 30 to 80 MiB of program") {
   struct Case {
     Layout layout;
     Settings settings;
@@ -56,7 +56,7 @@ TEST_CASE("resident memory is what was predicted, and 40 to 80 MiB of program") 
     // As the plan says. Open MPI keeps more messages, and the heaps have other holes, on a machine that is busy.
     for (std::size_t i = 0; i < resident.size(); ++i) {
       CAPTURE(i);
-      CHECK(resident[i] > predicted[i] + 40);
+      CHECK(resident[i] > predicted[i] + 30);
       CHECK(resident[i] < predicted[i] + 80);
     }
   }

@@ -65,7 +65,7 @@ TEST_CASE("machine plan: passes over the data, disk, memory and time are answere
   CHECK_THAT(plan.text, Contains("disk      a checkpoint is 6") && Contains(" KiB, 3 at a time ") &&
                             Contains("; a save takes about 0.00") && Contains("; 1.00 GiB free in "));
   CHECK_THAT(plan.text, Contains("machine   node7: 1 rank here needs ") &&
-                            Contains(" and 40 to 80 MiB each for the program; 1.00 GiB are free: it fits\n"));
+                            Contains(" and 30 to 80 MiB each for the program; 1.00 GiB are free: it fits\n"));
   CHECK_THAT(plan.text, Contains(" s per step, ") && Contains(" tokens/s, ") &&
                             Contains(" for 25 steps: an estimate, "
                                      "by 1 GFLOP/s of one rank"));
