@@ -235,15 +235,6 @@ TEST_CASE("sums during the backward equal sums after it to the bit") {
   require_identical(train_overlapping(false, true), after);
 }
 
-TEST_CASE("parity: a check of collectives changes no bit") {
-  for (const std::string name : {"2 x 2 x 2", "sequence, 2 x 2 x 2", "muon, data 4, distributed"}) {
-    const Row row = row_named(parity_rows(), name);
-    INFO(name);
-    require_identical(train_tiny(config_of(row), row.tensor, row.data, row.pipeline, 5, /*checked=*/false),
-                      train_tiny(config_of(row), row.tensor, row.data, row.pipeline, 5, /*checked=*/true));
-  }
-}
-
 // By hand: test_parity "[.cost]". Processor time of all ranks, which other programs do not change.
 TEST_CASE("parity: what a check of collectives costs where it is on", "[.cost]") {
   Config small = config_of(row_named(parity_rows(), "2 x 2 x 2")), wide = small;
