@@ -88,7 +88,7 @@ TEST_CASE("planted: a maximum of logits that is each rank's own") {
   check_found({.name = "no maximum",
                .tensor = 2,
                .found = {"afterwards the ranks have different bits"},
-               .line = {"src/models/layers/vocabulary_loss.cpp", "forward", "kLogitMaxima"},
+               .line = {"src/models/layers/vocabulary_loss.cpp", "measure", "kLogitMaxima"},
                .communication = defect});
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("planted: keys that come round twice") {
   check_found({.name = "the same keys again",
                .how = {"parallel.context=4", "parallel.context_exchange=ring", "model.attention_dropout=0"},
                .found = {"go round", "is not what it sent"},
-               .line = {"src/models/layers/ring_attention.cpp", "start_receive", "said"},
+               .line = {"src/models/layers/ring_attention.cpp", "start", "kPassedKeys"},
                .communication = {.group = "context", .repeats_received_messages = true}});
 }
 
