@@ -139,7 +139,7 @@ StepJob job_of_step(const StepRow& step, int argc, char** argv) {
   return line.job;
 }
 
-Recipe recipe_of(int argc, char** argv) {
+Recipe recipe_of(Communicator& world, int argc, char** argv) {
   CommandLine line;
   po::options_description options = recipe_options(line);
   options.add_options()("recipe", po::value(&line.recipe)->value_name("FILE"));
@@ -147,7 +147,7 @@ Recipe recipe_of(int argc, char** argv) {
   positional.add("recipe", 1);
   parse_command_line(argc, argv, options, positional);
   verify(!line.recipe.empty(), ErrorKind::configuration, "usage: megatron_clean run RECIPE.toml; see run --help");
-  Recipe recipe = read_recipe(line.recipe);
+  Recipe recipe = read_recipe(world, line.recipe);
   if (!line.job.inputs.empty()) recipe.steps.front().inputs = line.job.inputs;
   for (StepJob& job : recipe.steps) {
     if (!line.job.output.empty()) job.output = line.job.output;
@@ -220,7 +220,7 @@ void run(Communicator& world, int argc, char** argv) {
   StepReporter reporter(world);
   const StepProgress progress = [&](std::uint64_t done, std::uint64_t all) { reporter.show(done, all); };
   if (argc > 1 && std::string_view(argv[1]) == kRun) {
-    Recipe recipe = recipe_of(argc - 1, argv + 1);
+    Recipe recipe = recipe_of(world, argc - 1, argv + 1);
     for (StepJob& job : recipe.steps) check_job(job);
     const std::string output = recipe.steps.back().output;
     const RecipeListener listener{

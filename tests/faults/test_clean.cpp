@@ -93,8 +93,10 @@ TEST_CASE("clean: what is wrong has its exit code, and nothing is written", "[fa
     more.insert(more.begin(), {"text", "--input", text, "--output", out, "--gopher", "false"});
     return clean(more);
   };
-  require_refused(run_command(launched(3, text_step({}))), 3, {"a.jsonl:1001: ", "\"text\" is no string"});
+  require_refused(run_command(launched(3, text_step({}))), 3, {"a.jsonl:1001: ", "\"text\" is not a string"});
   require_refused(run_command(clean({"text", "--input", folder.file("absent"), "--output", out})), 3, {"absent"});
+  require_refused(run_command(clean({"text", "--input", text + "/x.jsonl", "--output", out})), 3, {"Not a directory"});
+  require_refused(run_command(launched(2, clean({"run", folder.file("absent")}))), 2, {"absent"});
   require_refused(run_command(clean({"tex"})), 2, {"did you mean 'text'"});
   require_refused(run_command(clean({})), 2, {"--help"});
   require_refused(run_command(text_step({"--min-character", "3"})), 2, {"--min-characters"});

@@ -72,7 +72,9 @@ bool begins_with_bullet(std::string_view line) {
 void DocumentMeter::start_table(std::size_t entries) {
   const std::size_t slots = std::bit_ceil(2 * entries + 2);
   if (table_.size() < slots || ++stamp_ == 0) {
-    table_.assign(std::max(slots, table_.size()), {});
+    const std::size_t size = std::max(slots, table_.size());
+    table_ = {};  // gives its memory back before it takes more
+    table_.resize(size);
     stamp_ = 1;
   }
 }

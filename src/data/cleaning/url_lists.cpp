@@ -3,6 +3,8 @@
 
 namespace megatron {
 
+/// Large sites that are known for pictures, films, music, shops and talk, where a page holds little prose of its own,
+/// with their short names and the hosts of their pictures.
 std::vector<std::string> default_url_domains() {
   return {
       // pictures
@@ -10,11 +12,7 @@ std::vector<std::string> default_url_domains() {
       "artstation",
       "deviantart",
       "flickr",
-      "gfycat",
       "giphy",
-      "gyazo",
-      "imageshack",
-      "imgflip",
       "imgur",
       "instagram",
       "photobucket",
@@ -23,21 +21,17 @@ std::vector<std::string> default_url_domains() {
       "pixiv",
       "shutterstock",
       "smugmug",
-      "tinypic",
       "unsplash",
       // films and music
       "bandcamp",
       "dailymotion",
-      "liveleak",
       "mixcloud",
       "netflix",
       "soundcloud",
       "spotify",
-      "streamable",
       "tiktok",
       "twitch",
       "vimeo",
-      "vine",
       "youtu",
       "youtube",
       "ytimg",
@@ -50,16 +44,12 @@ std::vector<std::string> default_url_domains() {
       "walmart",
       // where members talk
       "discord",
-      "discordapp",
       "facebook",
       "fbcdn",
       "linkedin",
       "reddit",
       "redd",
-      "redditmedia",
       "snapchat",
-      "steamcommunity",
-      "steampowered",
       "t",
       "telegram",
       "tumblr",
@@ -68,21 +58,6 @@ std::vector<std::string> default_url_domains() {
       "vk",
       "whatsapp",
       "x",
-      // files, programs and searches
-      "akamaihd",
-      "bing",
-      "box",
-      "dropbox",
-      "github",
-      "google",
-      "googleusercontent",
-      "gstatic",
-      "lmgtfy",
-      "mediafire",
-      "mega",
-      "pastebin",
-      "sourceforge",
-      "yahoo",
       // adults' pages
       "pornhub",
       "redtube",

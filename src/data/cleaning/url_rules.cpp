@@ -145,6 +145,8 @@ UrlRules::UrlRules(const std::vector<std::string>& domains, const std::vector<st
 bool UrlRules::has_listed_domain() {
   std::string_view host = host_of(lower_);
   if (host.ends_with('.')) host.remove_suffix(1);
+  constexpr std::size_t kLongestHost = 253;  // bytes of a name in DNS
+  if (host.size() > kLongestHost) return false;
   key_.assign(registered_name(host));
   if (names_.contains(key_)) return true;
   while (!hosts_.empty() && !host.empty()) {  // the host, and those it is below

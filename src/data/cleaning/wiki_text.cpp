@@ -119,7 +119,8 @@ class Writer {
     Line line;
     line.level = level_;
     append_tidy(line_, line.text);
-    lines_.push_back(std::move(line));
+    const auto is_empty = [](const Line& one) { return one.text.empty() && one.level == 0; };
+    if (lines_.empty() || !is_empty(lines_.back()) || !is_empty(line)) lines_.push_back(std::move(line));
     line_.clear();
     level_ = 0;
   }
@@ -182,21 +183,26 @@ class Writer {
     return true;
   }
 
-  /// Where the first '|' of a link is; its end if it has none. Brackets within it are passed over.
+  /// Where the target of a link ends: at its first '|', a link within it or its own end. Templates are passed over.
   std::size_t target_end(const Bracket& of) {
     std::size_t at = of.begin + of.width, inner = next_ + 1;
     while (at < of.end && text_[at] != '|') {
       ++work_;
       while (inner < brackets_.size() && brackets_[inner].begin < at) ++inner, ++work_;
-      const bool opens = inner < brackets_.size() && brackets_[inner].begin == at && brackets_[inner].closed;
-      at = opens ? brackets_[inner].end + brackets_[inner].end_width : at + (text_[at] == kLiteral ? 2 : 1);
+      const bool opens = inner < brackets_.size() && brackets_[inner].begin == at;
+      const BracketKind kind = opens ? brackets_[inner].kind : BracketKind::external;
+      if (kind == BracketKind::link) break;
+      const bool dropped = kind != BracketKind::external && brackets_[inner].closed;
+      at = dropped ? brackets_[inner].end + brackets_[inner].end_width : at + (text_[at] == kLiteral ? 2 : 1);
     }
     return std::min(at, of.end);
   }
 
   void link(const Bracket& of) {
-    const std::size_t begin = of.begin + of.width, end = target_end(of);
-    std::string_view target = trimmed(text_.substr(begin, end - begin));
+    const std::size_t begin = of.begin + of.width, stop = target_end(of);
+    const std::size_t end = text_[stop] == '|' ? stop : of.end;
+    std::string_view target = trimmed(text_.substr(begin, stop - begin));
+    work_ += target.size();
     const bool shown = target.starts_with(':');  // as a link to a category, and not as one of its members
     if (shown) target.remove_prefix(1);
     const std::size_t colon = target.find(':');

@@ -81,7 +81,7 @@ void XmlReader::read_entity(std::string& text) {
   has(kMostEntityBytes);
   const std::string_view rest = std::string_view(window_).substr(at_, kMostEntityBytes);
   const std::size_t end = rest.find(';');
-  if (end == rest.npos) refuse("'&' begins no entity");
+  if (end == rest.npos) refuse("'&' does not begin an entity");
   const std::string_view name = rest.substr(1, end - 1);
   constexpr std::pair<std::string_view, char> kKnown[] = {
       {"lt", '<'}, {"gt", '>'}, {"amp", '&'}, {"quot", '"'}, {"apos", '\''}};
@@ -92,7 +92,7 @@ void XmlReader::read_entity(std::string& text) {
     for (const char c : digits) {
       const auto letter = static_cast<unsigned>((c | 0x20) - 'a');
       const bool digit = c >= '0' && c <= '9';
-      if (!digit && !(hex && letter < 6)) refuse("a reference by number that is none");
+      if (!digit && !(hex && letter < 6)) refuse("a malformed numeric character reference");
       value = std::min<std::uint32_t>(value * (hex ? 16 : 10) + (digit ? static_cast<unsigned>(c - '0') : letter + 10),
                                       0x110000);
     }

@@ -131,7 +131,7 @@ StepRow decontaminate_step() {
           [](const StepKeys& keys, const StepSettings& settings) -> std::unique_ptr<Step> {
             return std::make_unique<DecontaminateStep>(keys, settings);
           },
-          nullptr,
+          [](const StepKeys&, std::uint64_t longest) { return 40 * longest; },  // words
           [](const StepKeys&) -> std::string {
             return "besides, each n-gram of the tasks takes about 130 bytes on each rank";
           }};

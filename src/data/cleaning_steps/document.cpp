@@ -35,7 +35,7 @@ void Document::read_json(std::string_view line) {
       const std::size_t begin = json.position();
       if (value.found) throw BadDocument{fmt::format("the key \"{}\" is there twice", member->name), begin};
       if (json.peek() != '"') {
-        if (member->required) throw BadDocument{fmt::format("\"{}\" is no string", member->name), begin};
+        if (member->required) throw BadDocument{fmt::format("\"{}\" is not a string", member->name), begin};
         return json.skip_value(kDeepestJson);
       }
       value.found = true;

@@ -156,7 +156,10 @@ StepRow duplicates_step() {
           [](const StepKeys& keys, const StepSettings& settings) -> std::unique_ptr<Step> {
             return std::make_unique<DuplicatesStep>(keys, settings);
           },
-          [](const StepKeys& keys) { return plan_of(keys).search.memory_bytes + kRoundsBytes; },
+          [](const StepKeys& keys, std::uint64_t longest) {
+            // Hashes of a text's shingles and where they begin, or its paragraphs and lines.
+            return plan_of(keys).search.memory_bytes + kRoundsBytes + 48 * longest;
+          },
           note_of};
 }
 

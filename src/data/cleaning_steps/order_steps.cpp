@@ -1,6 +1,7 @@
 // sample, split, shuffle and merge: which documents go where, by a seed and their numbers in the input alone, so that
 // the result is the same for any number of ranks.
 #include <algorithm>
+#include <cmath>
 #include <queue>
 #include <utility>
 
@@ -22,7 +23,7 @@ std::uint64_t draw(std::uint64_t seed, std::string_view purpose, std::uint64_t n
 /// The share of all draws that are smaller, times 2^64.
 std::uint64_t below(double share) {
   constexpr double kAll = 18446744073709551616.0;
-  return share >= 1 ? UINT64_MAX : static_cast<std::uint64_t>(share * kAll);
+  return !(share < 1) ? UINT64_MAX : static_cast<std::uint64_t>(share * kAll);
 }
 
 class OrderStep : public Step {
@@ -109,7 +110,8 @@ std::vector<Part> parts_of(const std::string& text) {
     const bool named = !part.name.empty() && std::all_of(part.name.begin(), part.name.end(), [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '_' || c == '-';
     });
-    verify(named && rest != nullptr && *rest == '\0' && part.share > 0, ErrorKind::configuration,
+    verify(named && rest != nullptr && *rest == '\0' && part.share > 0 && std::isfinite(part.share),
+           ErrorKind::configuration,
            "parts: '{}' should be NAME=SHARE, with a name of letters, digits, _ and -, and a share of more than 0",
            word);
     verify(std::none_of(parts.begin(), parts.end(), [&](const Part& other) { return other.name == part.name; }),
@@ -129,6 +131,7 @@ class SplitStep final : public OrderStep {
         parts_(parts_of(keys.text("parts"))) {
     double all = 0, sum = 0;
     for (const Part& part : parts_) all += part.share;
+    verify(std::isfinite(all), ErrorKind::configuration, "parts: the shares are too large");
     for (const Part& part : parts_) borders_.push_back(below((sum += part.share) / all));
     borders_.back() = UINT64_MAX;
   }

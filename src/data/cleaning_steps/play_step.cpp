@@ -103,8 +103,10 @@ class StepPlayer {
   /// Names and hashes of the inputs, and the hash of all that the result is made from.
   void describe_inputs(const std::vector<InputIdentity>& files) {
     const std::vector<std::string> hashes = job_.input_hashes.empty() ? hash_inputs(world_, files) : job_.input_hashes;
-    std::string identity;
-    agree(world_, [&] { identity = identity_of(job_); });
+    agree(world_, [&] {
+      verify(hashes.size() == files.size(), ErrorKind::data, "the input folder has changed while it was in use");
+    });
+    std::string identity = agreed_identity(world_, {&job_, 1});
     inputs_ = Json::array();
     for (std::size_t i = 0; i < files.size(); ++i) {
       inputs_.push_back({{"file", files[i].path}, {"bytes", files[i].bytes}, {"hash", hashes[i]}});
@@ -120,10 +122,11 @@ class StepPlayer {
       if (!is_root()) return;
       folder_.emplace(folder_name_, job_.overwrite);
       if (const std::optional<Json> finished = folder_->finished(fingerprint_)) {
-        there = finished->dump();
+        there = json_text(*finished);
         return;
       }
       folder_->require_free(fingerprint_);
+      folder_->remove_leftovers();
       for (const std::string& name : step_->outputs()) {
         const std::string_view kind = list_ ? ".txt" : ".jsonl";
         files_.push_back(&folder_->begin(fmt::format("{}{}{}", name, kind, extension_of(job_.packing)), job_.packing));
@@ -166,11 +169,13 @@ class StepPlayer {
 
   std::uint64_t count_documents() {
     double count = 0;
-    agree(world_, [&] {
-      for (std::uint64_t block = static_cast<std::uint64_t>(world_.rank()); block < blocks_.size(); block += ranks()) {
-        count += static_cast<double>(reader_->count(blocks_[block]));
-      }
-    });
+    // In rounds, so that the bad document that is told is the first one.
+    for (std::uint64_t first = 0; first < blocks_.size(); first += ranks()) {
+      const std::uint64_t mine = first + static_cast<std::uint64_t>(world_.rank());
+      agree(world_, [&] {
+        if (mine < blocks_.size()) count += static_cast<double>(reader_->count(blocks_[mine]));
+      });
+    }
     return static_cast<std::uint64_t>(world_.all_reduce_value(count, kReport));
   }
 
@@ -344,7 +349,7 @@ class StepPlayer {
       provenance["outputs"] = folder_->finish_files(kept_);
       folder_->publish(report, provenance);
     });
-    return {Json::parse(world_.broadcast_text(provenance.dump(), 0)), false};
+    return {Json::parse(world_.broadcast_text(json_text(provenance), 0)), false};
   }
 
   Communicator& world_;

@@ -175,28 +175,50 @@ class RecipeParser {
   Recipe recipe_;
 };
 
+/// Behind the output's name: the folder of the results between the steps.
+constexpr const char* kWorkEnding = ".steps";
+
 std::string folder_of_step(const std::string& work, std::size_t number, const StepJob& job) {
   return fmt::format("{}/{:02}-{}", work, number + 1, job.step->name);
 }
 
-/// Removes the results between the steps, once the last one is there.
-void remove_work(Communicator& world, const std::string& work) {
+/// Removes the results between the steps, once the last one is there. Files of others there stay.
+void remove_work(Communicator& world, const std::string& work, const Recipe& recipe) {
   on_rank_0(world, [&] {
     std::error_code ignored;
-    std::filesystem::remove_all(work, ignored);
+    for (std::size_t i = 0; i + 1 < recipe.steps.size(); ++i) {
+      std::filesystem::remove_all(folder_of_step(work, i, recipe.steps[i]), ignored);
+    }
+    std::filesystem::remove(work, ignored);
   });
+}
+
+/// ErrorKind::configuration for an input that lies in the recipe's output or among the results between its steps.
+void require_outside(const std::string& input, const std::string& output) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path file = fs::weakly_canonical(input, ignored);
+  for (const std::string& folder : {output, output + kWorkEnding}) {
+    const fs::path above = fs::weakly_canonical(folder, ignored);
+    const bool inside =
+        !above.empty() && std::mismatch(above.begin(), above.end(), file.begin(), file.end()).first == above.end();
+    verify(!inside, ErrorKind::configuration, "{} lies in {}, where the recipe writes; choose another output", input,
+           folder);
+  }
 }
 
 /// The hash of everything that decides the recipe's result.
 std::string recipe_hash(Communicator& world, const Recipe& recipe, std::vector<std::string>& input_hashes) {
-  std::string identity;
   std::vector<InputIdentity> files;
   agree(world, [&] {
     const TextCorpus corpus(text_inputs(recipe.steps.front()));
-    for (std::size_t i = 0; i < corpus.file_bytes().size(); ++i) files.push_back(identify_input(corpus.path(i)));
-    for (const StepJob& job : recipe.steps) identity += identity_of(job);
+    for (std::size_t i = 0; i < corpus.file_bytes().size(); ++i) {
+      require_outside(corpus.path(i), recipe.steps.back().output);
+      files.push_back(identify_input(corpus.path(i)));
+    }
   });
   require_same_inputs(world, files);
+  std::string identity = agreed_identity(world, recipe.steps);
   input_hashes = hash_inputs(world, files);
   for (const std::string& hash : input_hashes) identity += hash + "\n";
   return hash_in_words(identity);
@@ -221,13 +243,16 @@ Recipe parse_recipe(const std::string& text, const std::string& name) {
   return RecipeParser(text, name).parse();
 }
 
-Recipe read_recipe(const std::string& path) {
-  const RegularFile file(path, ErrorKind::configuration);
-  verify(file.bytes() <= kMaxInputBytes, ErrorKind::configuration, "{}: larger than {} bytes: this is no recipe", path,
-         kMaxInputBytes);
-  std::string text(file.bytes(), '\0');
-  file.read(0, text.data(), text.size());
-  return parse_recipe(text, path);
+Recipe read_recipe(Communicator& world, const std::string& path) {
+  std::string text;
+  on_rank_0(world, [&] {
+    const RegularFile file(path, ErrorKind::configuration);
+    verify(file.bytes() <= kMaxInputBytes, ErrorKind::configuration, "{}: larger than {} bytes: this is no recipe",
+           path, kMaxInputBytes);
+    text.resize(file.bytes());
+    file.read(0, text.data(), text.size());
+  });
+  return parse_recipe(world.broadcast_text(text, 0), path);
 }
 
 bool play_recipe(Communicator& world, Recipe recipe, const RecipeListener& listener) {
@@ -237,10 +262,10 @@ bool play_recipe(Communicator& world, Recipe recipe, const RecipeListener& liste
            "a recipe needs inputs and an output");
   });
   while (last.output.size() > 1 && last.output.ends_with('/')) last.output.pop_back();
-  const std::string work = last.output + ".steps";
+  const std::string work = last.output + kWorkEnding;
   last.recipe = recipe_hash(world, recipe, recipe.steps.front().input_hashes);
   if (is_finished(world, last)) {
-    remove_work(world, work);
+    remove_work(world, work, recipe);
     return false;
   }
   std::vector<std::string> inputs = recipe.steps.front().inputs;
@@ -260,7 +285,7 @@ bool play_recipe(Communicator& world, Recipe recipe, const RecipeListener& liste
       inputs.push_back(job.output + "/" + output.at("file").get<std::string>());
     }
   }
-  remove_work(world, work);
+  remove_work(world, work, recipe);
   return true;
 }
 

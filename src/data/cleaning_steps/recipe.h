@@ -18,8 +18,8 @@ struct Recipe {
 
 /// `name`: of the file, for messages. ErrorKind::configuration, with all mistakes, each with its place.
 Recipe parse_recipe(const std::string& text, const std::string& name);
-/// ErrorKind::configuration for a file that cannot be read or is no recipe.
-Recipe read_recipe(const std::string& path);
+/// Rank 0's file, for all ranks. ErrorKind::configuration if it cannot be read or is no recipe. Collective.
+Recipe read_recipe(Communicator& world, const std::string& path);
 
 /// Called on every rank before and after each step.
 struct RecipeListener {

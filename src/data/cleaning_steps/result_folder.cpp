@@ -65,6 +65,10 @@ std::optional<nlohmann::ordered_json> read_json(const std::string& path) try {
 
 }  // namespace
 
+std::string json_text(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::optional<nlohmann::ordered_json> provenance_in(const std::string& folder) {
   std::optional<nlohmann::ordered_json> json = read_json(folder + "/" + kProvenanceFile);
   if (!json || files_of(*json).empty() || !json->contains("fingerprint")) return std::nullopt;
@@ -87,9 +91,7 @@ bool has_outputs(const std::string& folder, const nlohmann::ordered_json& proven
 }
 
 ResultFolder::ResultFolder(const std::string& folder, bool overwrite)
-    : folder_(folder), overwrite_(overwrite), lock_(folder), made_(folder) {
-  remove_leftovers();
-}
+    : folder_(folder), overwrite_(overwrite), lock_(folder), made_(folder) {}
 
 ResultFolder::~ResultFolder() {
   std::error_code ignored;
@@ -135,8 +137,8 @@ void ResultFolder::publish(const nlohmann::ordered_json& report, const nlohmann:
     verify(overwrite_ || ours || replaces_nothing_else(temporaries_[i], path_of(names_[i])), ErrorKind::configuration,
            "{} exists already; add --overwrite to replace it, or choose another folder", path_of(names_[i]));
   }
-  publication_.write(path_of(kReportFile), report.dump(2) + "\n");
-  publication_.write(path_of(kProvenanceFile), provenance.dump(2) + "\n");
+  publication_.write(path_of(kReportFile), json_text(report, 2) + "\n");
+  publication_.write(path_of(kProvenanceFile), json_text(provenance, 2) + "\n");
   publication_.publish();
   publication_.commit();
   if (older) remove_older(*older);
@@ -149,7 +151,6 @@ void ResultFolder::remove_older(const nlohmann::ordered_json& older) const {
   }
 }
 
-/// Removes what killed commands have left: scratch files, and those whose names end as temporary ones do.
 void ResultFolder::remove_leftovers() const {
   std::error_code ignored;
   fs::remove_all(path_of(kScratchFolder), ignored);

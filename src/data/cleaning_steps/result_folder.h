@@ -18,7 +18,10 @@
 namespace megatron {
 
 /// A folder in the result's, for files that are gone when it is finished.
-inline constexpr const char* kScratchFolder = ".scratch";
+inline constexpr const char* kScratchFolder = ".megatron_clean.scratch";
+
+/// JSON as text, where names of files need not be UTF-8: U+FFFD stands for what is not.
+std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
 
 /// The provenance that lies in a folder, if it has one that can be read.
 std::optional<nlohmann::ordered_json> provenance_in(const std::string& folder);
@@ -39,6 +42,8 @@ class ResultFolder {
   std::optional<nlohmann::ordered_json> finished(const std::string& fingerprint) const;
   /// ErrorKind::configuration if another result is there and may not be replaced.
   void require_free(const std::string& fingerprint) const;
+  /// Removes what killed commands have left: scratch files, and those whose names end as temporary ones do.
+  void remove_leftovers() const;
 
   /// Begins a file of documents, such as "train.jsonl.zst".
   OutputText& begin(const std::string& name, Packing packing);
@@ -49,7 +54,6 @@ class ResultFolder {
 
  private:
   std::string path_of(std::string_view name) const { return folder_ + "/" + std::string(name); }
-  void remove_leftovers() const;
   void remove_older(const nlohmann::ordered_json& older) const;
 
   std::string folder_;

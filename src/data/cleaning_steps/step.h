@@ -117,8 +117,9 @@ struct StepRow {
   /// ErrorKind::configuration for values that cannot be.
   std::unique_ptr<Step> (*make)(const StepKeys& keys, const StepSettings& settings);
   // Functions that some steps have; errors as make().
-  std::uint64_t (*memory)(const StepKeys& keys) = nullptr;  ///< bytes of each rank besides those of all steps
-  std::string (*note)(const StepKeys& keys) = nullptr;      ///< text for the user before the step begins
+  /// Bytes of each rank besides those of all steps. `longest`: bytes of a line.
+  std::uint64_t (*memory)(const StepKeys& keys, std::uint64_t longest) = nullptr;
+  std::string (*note)(const StepKeys& keys) = nullptr;  ///< text for the user before the step begins
 };
 
 std::span<const StepRow> step_table();

@@ -4,6 +4,7 @@
 
 #include "base/core/error.h"
 #include "data/cleaning_steps/shuffle_spill.h"
+#include "distributed/comm/agreement.h"
 
 namespace megatron {
 
@@ -29,12 +30,24 @@ std::string identity_of(const StepJob& job) {
                      extension_of(job.packing), job.skip_bad, job.examples, job.longest);
 }
 
+std::string agreed_identity(Communicator& world, std::span<const StepJob> jobs) {
+  std::string mine;
+  agree(world, [&] {
+    for (const StepJob& job : jobs) mine += identity_of(job);
+  });
+  const std::string root = world.broadcast_text(mine, 0);
+  agree(world, [&] {
+    verify(mine == root, ErrorKind::data, "a key's file or the program differs from rank 0's; give all nodes the same");
+  });
+  return mine;
+}
+
 std::uint64_t most_step_bytes(const StepJob& job) {
   // A block's lines, read and placed; the longest line as it is read, unescaped, changed and kept, in strings that have
   // grown to twice as much; buffers of the files.
   constexpr std::uint64_t kBuffers = std::uint64_t{16} << 20;
   const bool spills = job.step->name == shuffle_step().name;
-  const std::uint64_t own = job.step->memory != nullptr ? job.step->memory(job.keys) : 0;
+  const std::uint64_t own = job.step->memory != nullptr ? job.step->memory(job.keys, job.longest) : 0;
   return 3 * job.block_bytes + 12 * job.longest + kBuffers + (spills ? 4 * kBucketBytes : 0) + own;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct StepJob {
 bool has_pages(const StepJob& job);
 /// Everything that decides the result but the inputs, as text. ErrorKind::data for a key's file that is missing.
 std::string identity_of(const StepJob& job);
+/// The identities of all jobs. ErrorKind::data if a rank's are not rank 0's: a key's file has other contents there.
+/// Collective.
+std::string agreed_identity(Communicator& world, std::span<const StepJob> jobs);
 /// The inputs as TextCorpus takes them.
 TextInputs text_inputs(const StepJob& job);
 

@@ -22,7 +22,7 @@ constexpr KeyRow kOwnKeys[] = {
     {"white_space", KeyKind::text, "tidy", "tidy|megatron|none",
      "tidy: runs of spaces become one, and several blank lines one; megatron: as its general_cleaning", "none"},
     {"languages", KeyKind::text, "", "L,...",
-     "documents of other languages are removed, such as en or en,de; default: none", "en"},
+     "documents of other languages are removed, such as en or en,de; default: all are kept", "en"},
     {"min_language_share", KeyKind::number, "0", "F", "least share of that language in the text, from 0 to 1"},
     {"gopher", KeyKind::flag, "true", "true|false", "judge by Gopher's rules of quality and repetition, the keys below",
      "false"},
@@ -217,9 +217,12 @@ class TextStep final : public Step {
 
 StepRow text_step() {
   return {"text", "repairs the text of documents, and removes documents by what it is like", text_keys(),
-          InputKind::documents, [](const StepKeys& keys, const StepSettings& settings) -> std::unique_ptr<Step> {
+          InputKind::documents,
+          [](const StepKeys& keys, const StepSettings& settings) -> std::unique_ptr<Step> {
             return std::make_unique<TextStep>(keys, settings);
-          }};
+          },
+          // Words, lines and the table of their hashes, or copies of four bytes a character.
+          [](const StepKeys&, std::uint64_t longest) { return 48 * longest; }};
 }
 
 }  // namespace megatron

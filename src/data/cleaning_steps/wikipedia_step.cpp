@@ -106,7 +106,8 @@ StepRow wikipedia_step() {
                    ErrorKind::configuration, "text key '{}': articles have another member of this name",
                    settings.text_key);
             return std::make_unique<WikipediaStep>(settings);
-          }};
+          },
+          [](const StepKeys&, std::uint64_t longest) { return 48 * longest; }};  // lines and brackets
 }
 
 }  // namespace megatron

@@ -1,11 +1,15 @@
 #include "data/preprocess/text_corpus.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <new>
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/system/errno_text.h"
 #include "base/text/foreign_text.h"
 #include "base/text/utf8.h"
 #include "data/preprocess/json_text.h"
@@ -82,9 +86,8 @@ TextCorpus::TextCorpus(TextInputs inputs) : inputs_(std::move(inputs)) {
     }
   }
   for (const std::string& path : paths) {
-    std::error_code error;
-    verify(fs::exists(path, error), ErrorKind::data, "{}: cannot open it: {}", path,
-           error ? error.message() : "No such file or directory");
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) fail(ErrorKind::data, "{}: cannot open it: {}", path, errno_text(errno));
     refuse_other_compression(path);
     const TextFormat format = format_of(path, inputs_);
     verify(!inputs_.arrays || format == TextFormat::json_lines, ErrorKind::configuration,

@@ -72,6 +72,16 @@ TEST_CASE("urls: the first fault in the order of the checks", "[urls]") {
   CHECK(rules.fault_of("") == UrlFault::too_short);
 }
 
+TEST_CASE("urls: a host of more than 253 bytes is in no list") {
+  UrlRules rules({"amazon", "blog.example.com"}, {}, 9);
+  std::string host;
+  while (host.size() < 236) host += "a.";
+  CHECK(rules.fault_of("http://" + host + "blog.example.com/x") == UrlFault::domain);
+  CHECK(rules.fault_of("http://aa." + host + "blog.example.com/x") == UrlFault::none);
+  while (host.size() < std::size_t{1} << 22) host += "a.";
+  CHECK(rules.fault_of("http://" + host + "amazon.com/x") == UrlFault::none);  // in no time
+}
+
 TEST_CASE("urls: the default lists are lower case, without doubles", "[urls]") {
   for (auto list : {default_url_domains(), default_url_extensions()}) {
     const std::size_t size = list.size();

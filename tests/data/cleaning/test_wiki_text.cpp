@@ -41,6 +41,8 @@ TEST_CASE("wiki text: links become their text") {
   CHECK(plain("[[Category:Trees]][[de:Baum]] [[zh-min-nan:x]]text [[:Category:Trees]] [[:de:Baum|German]]") ==
         "text Category:Trees German");
   CHECK(plain("[[a|b [[c]] d]]") == "b c d");
+  CHECK(plain("[[a [[b|c]] d]]") == "a c d");
+  CHECK(plain("[[{{x|y}}a|b]]") == "b");
   CHECK(plain("[[Tree (graph)|]] [[Help:Tree (x)|]]") == "Tree Tree");
   CHECK(plain("[[open a]] [[open b") == "open a open b");
   CHECK(plain("see [[x]]] and ]] [") == "see x] and [");
@@ -104,6 +106,17 @@ TEST_CASE("wiki text: hostile texts, in linear work") {
       WikiText wiki;
       const std::string out = wiki.plain(text);
       CHECK(out.size() <= text.size());
+      return wiki.work();
+    });
+  }
+  for (const auto& [open, close] : {std::pair("[["sv, "]]"sv),
+                                    {"[[a"sv, "z]]"sv},
+                                    {"[[a:"sv, "|]]"sv},
+                                    {"[[[http://a "sv, "]]]"sv},
+                                    {"[[{{a}}"sv, "]]"sv}}) {
+    require_linear(open, 60, [&](const std::string& text) {
+      WikiText wiki;
+      wiki.plain(text + repeated(close, text.size() / open.size() * close.size()));
       return wiki.work();
     });
   }

@@ -80,12 +80,12 @@ TEST_CASE("Wikipedia's dump: broken XML is an error with byte and line") {
   require_refused(start + "<page", {"ends within a tag", "incomplete"});
   require_refused(start + "<page></title>", {"</title> where <page> is open"});
   require_refused(start + "</mediawiki></page>", {"where nothing is open"});
-  require_refused(start + "<page><title>a & b</title>", {"'&' begins no entity"});
+  require_refused(start + "<page><title>a & b</title>", {"'&' does not begin an entity"});
   require_refused(start + "<page><title>&nbsp;</title>", {"an entity that XML does not define"});
   require_refused(start + "<page><title>&#0;</title>", {"a reference to a character"});
   require_refused(start + "<page><title>&#x110000;</title>", {"a reference to a character"});
   require_refused(start + "<page><title>&#x;</title>", {"a reference to a character"});
-  require_refused(start + "<page><title>&#1g;</title>", {"a reference by number"});
+  require_refused(start + "<page><title>&#1g;</title>", {"a malformed numeric character reference"});
   require_refused(start + std::string("<page><title>a\0b</title>", 24), {"a control character"});
   require_refused(start + page("B", "0", "x\xFFy"), {"the page '7' is not UTF-8"});
   require_refused(start + page("B", "0", "<b>x</b>"), {"text with tags in it"});

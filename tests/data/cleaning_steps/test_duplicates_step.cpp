@@ -74,7 +74,7 @@ TEST_CASE("duplicates: the first of planted duplicates stays", "[clean][duplicat
       removed += (std::stoul(size) - 1) * count.get<std::size_t>();
     }
     CHECK(removed == made.equal + made.near);
-    CHECK_FALSE(std::filesystem::exists(folder.file("out/.scratch")));
+    CHECK_FALSE(std::filesystem::exists(folder.file("out/.megatron_clean.scratch")));
   }
   SECTION("equal ones alone") {
     play(job_of(folder, "duplicates", inputs, {{"near", "false"}}), 2);

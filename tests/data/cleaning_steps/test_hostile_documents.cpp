@@ -31,7 +31,7 @@ TEST_CASE("clean: bad documents are errors with file and line", "[clean][fault-1
       {"{\"text\": \"a\"", "not valid JSON"},
       {"{\"text\": \"a\"} {}", "not valid JSON"},
       {"[\"a\"]", "not valid JSON"},
-      {"{\"text\": 5}", "\"text\" is no string"},
+      {"{\"text\": 5}", "\"text\" is not a string"},
       {"{\"tex\": \"a\"}", "no key \"text\""},
       {"{\"text\": \"a\", \"te\\u0078t\": \"b\"}", "there twice"},
       {"{\"text\": \"\\ud800\"}", "surrogate"},
@@ -51,6 +51,18 @@ TEST_CASE("clean: bad documents are errors with file and line", "[clean][fault-1
     CHECK(play(job, 2).provenance["documents"]["bad"] == 2);
     CHECK(documents(folder).ends_with(json_line("after")));
     std::filesystem::remove_all(folder.file("out"));
+  }
+}
+
+TEST_CASE("clean: the first bad document is told, on any ranks", "[clean][fault-141]") {
+  const ShardFolder folder;
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += i % 900 == 899 ? "bad\n" : json_line("document " + std::to_string(i));
+  write_file(folder.file("a.jsonl"), text);
+  for (const int ranks : {1, 2, 3, 8}) {
+    require_clean_error(folder, ErrorKind::data, {"a.jsonl:900: "}, [&] {
+      play(job_of(folder, "sample", {"a.jsonl"}, {{"documents", "5"}}), ranks);
+    });
   }
 }
 

@@ -193,6 +193,77 @@ TEST_CASE("clean: results of steps that are not the recipe's are not used", "[re
   CHECK(play_all(three_steps(folder)) == Steps{{"text", true}, {"shuffle", false}, {"merge", false}});
 }
 
+TEST_CASE("clean: all ranks play rank 0's recipe, by the same rules", "[recipe]") {
+  const ShardFolder folder;
+  write_file(folder.file("r.toml"), "inputs = \"a\"\noutput = \"b\"\n[[step]]\nname = \"merge\"\n");
+  const auto read = [&](const std::string& of_first, const std::string& of_others) {
+    run_as_threads(3, [&](Communicator& world) {
+      const Recipe recipe = read_recipe(world, folder.file(world.rank() == 0 ? of_first : of_others));
+      CHECK(recipe.steps.back().output == "b");
+    });
+  };
+  read("r.toml", "absent");
+  require_error(ErrorKind::configuration, {"absent"}, [&] { read("absent", "r.toml"); });
+  write_file(folder.file("a.txt"), "http://a.example/page\n");
+  for (const char* rank : {"0", "1"}) write_file(folder.file(std::string("domains") + rank), rank);
+  require_clean_error(folder, ErrorKind::data, {"a key's file", "rank 0's"}, [&] {
+    run_as_threads(2, [&](Communicator& world) {
+      const std::string domains = folder.file("domains" + std::to_string(world.rank()));
+      play_step(world, job_of(folder, "urls", {"a.txt"}, {{"domains", domains}}));
+    });
+  });
+}
+
+TEST_CASE("clean: a recipe does not read its own results", "[recipe]") {
+  const ShardFolder folder;
+  for (const char* inside : {"out", "out/deep/er", "out.steps/01-text"}) {
+    INFO(inside);
+    std::filesystem::create_directories(folder.file(inside));
+    write_file(folder.file(inside) + "/a.jsonl", some_lines(3));
+    Recipe recipe = three_steps(folder);
+    recipe.steps.front().inputs = {folder.file(inside)};
+    require_clean_error(folder, ErrorKind::configuration, {"a.jsonl lies in ", "choose another output"},
+                        [&] { play_all(recipe, 2); });
+  }
+}
+
+TEST_CASE("clean: files of others next to results stay", "[recipe]") {
+  const ShardFolder folder;
+  write_file(folder.file("a.jsonl"), some_lines(30));
+  for (const char* name : {"out/.scratch", "out/.megatron_clean.scratch", "out.steps/mine"}) {
+    std::filesystem::create_directories(folder.file(name));
+    write_file(folder.file(name) + "/file", "mine");
+  }
+  play_all(three_steps(folder));
+  CHECK(files_in(folder.file("out")).size() == 4);
+  CHECK(contents_of(folder.file("out/.scratch/file")) == "mine");
+  CHECK((files_in(folder.file("out.steps")) == std::map<std::string, std::string>{{"mine/file", "mine"}}));
+  // A folder that is not free keeps even what looks left over.
+  std::filesystem::create_directories(folder.file("out/.megatron_clean.scratch"));
+  write_file(folder.file("out/.megatron_clean.scratch/file"), "");
+  require_clean_error(folder, ErrorKind::configuration, {"another result"},
+                      [&] { play(job_of(folder, "shuffle", {"a.jsonl"})); });
+}
+
+TEST_CASE("clean: a file's name need not be UTF-8", "[clean]") {
+  const ShardFolder folder;
+  write_file(folder.file("a\xFF.jsonl"), some_lines(3));
+  CHECK(play(job_of(folder, "merge", {"a\xFF.jsonl"})).provenance["documents"]["kept"] == 3);
+  CHECK(contents_of(folder.file("out/provenance.json")).find("a\uFFFD.jsonl") != std::string::npos);
+  CHECK(play(job_of(folder, "merge", {"a\xFF.jsonl"}), 2).was_finished);
+}
+
+TEST_CASE("clean: a folder that changes between hashing and reading", "[clean]") {
+  const ShardFolder folder;
+  for (const char* name : {"in/a.jsonl", "in/b.jsonl"}) {
+    std::filesystem::create_directories(folder.file("in"));
+    write_file(folder.file(name), some_lines(3));
+  }
+  StepJob job = job_of(folder, "merge", {"in"});
+  job.input_hashes = {"0"};
+  require_clean_error(folder, ErrorKind::data, {"the input folder has changed"}, [&] { play(job, 2); });
+}
+
 TEST_CASE("clean: mistakes of a recipe have their places", "[recipe]") {
   const auto refused = [](const std::string& text, const std::vector<std::string>& parts) {
     require_error(ErrorKind::configuration, parts, [&] { parse_recipe(text, "r.toml"); });

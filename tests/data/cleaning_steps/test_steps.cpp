@@ -224,6 +224,8 @@ TEST_CASE("clean: values that cannot be are refused", "[clean]") {
   refused("split", {"a.jsonl"}, {{"parts", "a=1,a=2"}}, {"a is there twice"});
   refused("split", {"a.jsonl"}, {{"parts", "../a=1"}}, {"../a=1", "NAME=SHARE"});
   refused("split", {"a.jsonl"}, {{"parts", "a=0"}}, {"a=0"});
+  refused("split", {"a.jsonl"}, {{"parts", "a=inf,b=1"}}, {"a=inf"});
+  refused("split", {"a.jsonl"}, {{"parts", "a=1e308,b=1e308"}}, {"the shares are too large"});
   refused("text", {"a.txt"}, {}, {"text reads JSON lines"});
   refused("merge", {"a.txt", "a.jsonl"}, {}, {"one kind"});
   refused("text", {"a.jsonl"}, {{"min_tokens", "2"}, {"tokenizer", "none"}}, {"none"});
