@@ -41,13 +41,14 @@ data/tokenizer_kinds: text system unicode tokenizer
 data/tokenizer_training: text unicode tokenizer tokenizer_kinds
 data/evaluation_tasks:     text
 data/finetuning:     text system evaluation_tasks
-data/cleaning:       text system unicode tensor comm
+data/cleaning:       text unicode
+data/duplicates:     text system tensor comm cleaning
 data/hdf5:           system tensor
 data/shards:         text system hdf5 tokenizer tokenizer_kinds
 data/samples:        text system tensor batch tokenizer shards finetuning
 data/preprocess:     text system comm tokenizer tokenizer_kinds shards samples
 data/indexed:        text system shards preprocess
-data/cleaning_steps: text system comm schema parse tokenizer tokenizer_kinds preprocess cleaning
+data/cleaning_steps: text system comm schema parse tokenizer tokenizer_kinds preprocess cleaning duplicates
 
 checkpoint/store:       text system tensor ops comm parallel hdf5 tokenizer
 checkpoint/safetensors: text system store

@@ -65,7 +65,7 @@ po::options_description options(Arguments& arguments) {
       "prints all parameters of the model: shape, how it is cut over ranks, stages that hold it, update; starts "
       "nothing");
   add("fit", po::value(&arguments.fit)->value_name("16GiB"),
-      "prints which micro-batches, recomputation and optimizer state bring a rank under so many bytes at the lowest "
+      "prints which micro-batches, recomputation and optimizer state bring a rank below this limit at the lowest "
       "price, in seconds a step at this machine's speed; starts nothing");
   add("ranks", po::value(&arguments.ranks)->value_name("N"), "with --dry-run, --parameters or --fit: for N ranks");
   add("verify", po::bool_switch(&arguments.verify),

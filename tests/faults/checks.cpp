@@ -37,6 +37,15 @@ void check_same_losses(const std::string& a, const std::string& b) {
   }
 }
 
+double stated_mebibytes(const std::string& out) {
+  const std::string before = ", with at most ";
+  const std::size_t at = out.find(before);
+  INFO(out);
+  REQUIRE(at != std::string::npos);
+  REQUIRE(mentions(out.substr(at), " MiB of memory per rank\n"));
+  return std::stod(out.substr(at + before.size()));
+}
+
 std::vector<nlohmann::json> lines_of(const std::string& text) {
   std::vector<nlohmann::json> lines;
   std::istringstream stream(text);

@@ -13,6 +13,8 @@ Finished done(const Command& command);
 Finished expect(const Command& command, int code, const std::vector<std::string>& parts = {});
 /// The losses and their named terms in all lines of two runs' metrics agree to 2e-5 of themselves.
 void check_same_losses(const std::string& a, const std::string& b);
+/// The most memory per rank that a data tool says it has taken, in MiB.
+double stated_mebibytes(const std::string& out);
 /// JSON lines.
 std::vector<nlohmann::json> lines_of(const std::string& text);
 

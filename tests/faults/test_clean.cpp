@@ -76,7 +76,7 @@ TEST_CASE("clean: kill -9 at any moment, then the same files", "[fault-140]") {
     Process job(command);
     pause_milliseconds(static_cast<int>(random() % static_cast<unsigned>(1000 * straight.seconds + 1)));
     for (const pid_t process : job.children("megatron_clean")) ::kill(process, SIGKILL);
-    job.wait(60);
+    job.wait();
     if (round % 3 < 2) continue;  // killed twice or more before it may finish
     expect(command, 0);
     CHECK((all_files(folder.file("out")) == expected));
@@ -183,16 +183,10 @@ TEST_CASE("clean: memory does not grow with the input", "[fault-142]") {
   const TemporaryFolder folder;
   const auto mebibytes = [&](const std::string& step, int thousands) {
     write_file(folder.file("a.jsonl"), pages(thousands));
-    const std::string memory = ", with at most ";
-    const std::string out = expect(clean({step, "--input", folder.file("a.jsonl"), "--output", folder.file("out"),
+    return stated_mebibytes(expect(clean({step, "--input", folder.file("a.jsonl"), "--output", folder.file("out"),
                                           "--overwrite", "--block-bytes", "1000000"}),
                                    0)
-                                .out;
-    const std::size_t at = out.find(memory);
-    INFO(out);
-    REQUIRE(at != std::string::npos);
-    REQUIRE(mentions(out.substr(at), " MiB of memory per rank\n"));
-    return std::stod(out.substr(at + memory.size()));
+                                .out);
   };
   for (const char* step : {"text", "urls", "split"}) {
     const double small = mebibytes(step, 20), large = mebibytes(step, 200);  // for 4 and 40 MB

@@ -68,7 +68,7 @@ bool begins_with_bullet(std::string_view line) {
 
 }  // namespace
 
-/// Makes the table empty, with room for so many hashes.
+/// Makes the table empty, with room for that number of hashes.
 void DocumentMeter::start_table(std::size_t entries) {
   const std::size_t slots = std::bit_ceil(2 * entries + 2);
   if (table_.size() < slots || ++stamp_ == 0) {

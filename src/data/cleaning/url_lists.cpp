@@ -3,8 +3,8 @@
 
 namespace megatron {
 
-/// Large sites that are known for pictures, films, music, shops and talk, where a page holds little prose of its own,
-/// with their short names and the hosts of their pictures.
+/// Large sites that are known for pictures, films, music, shops and talk, whose pages hold little prose, with their
+/// short names and the hosts of their pictures.
 std::vector<std::string> default_url_domains() {
   return {
       // pictures

@@ -32,7 +32,7 @@ void XmlReader::refuse(const std::string& what) const {
   fail(ErrorKind::data, "{}: byte {} (line {}): {}", name_, position(), line_, what);
 }
 
-/// Whether so many bytes are left; they are then in the window.
+/// Whether that many bytes are left; they are then in the window.
 bool XmlReader::has(std::size_t bytes) {
   while (window_.size() - at_ < bytes && !ended_) {
     if (at_ > kTextPiece) {

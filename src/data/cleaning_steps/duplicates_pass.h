@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "data/cleaning/duplicate_search.h"
 #include "data/cleaning_steps/scratch_folder.h"
 #include "data/cleaning_steps/step.h"
 #include "data/cleaning_steps/text_parts.h"
 #include "data/cleaning_steps/text_spill.h"
+#include "data/duplicates/duplicate_search.h"
 
 namespace megatron {
 

@@ -171,7 +171,7 @@ TEST_CASE("quality rules: tokens are counted of short documents only") {
   CHECK(!rule.value(measures_of("short"), rule.threshold));  // no tokenizer
 }
 
-TEST_CASE("quality rules: the first that drops a document is told, with its value") {
+TEST_CASE("quality rules: the first that drops a text is named, with its value") {
   const auto violation = first_violation(measures_of("#a #b"), default_thresholds());
   REQUIRE(violation);
   CHECK(violation->rule->name == "min_words");

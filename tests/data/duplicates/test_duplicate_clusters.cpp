@@ -1,8 +1,8 @@
-#include "data/cleaning/duplicate_clusters.h"
+#include "data/duplicates/duplicate_clusters.h"
 
 #include <algorithm>
 
-#include "cleaning_support.h"
+#include "data/cleaning/cleaning_support.h"
 #include "support/catch.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"

@@ -1,9 +1,9 @@
-#include "data/cleaning/record_sorter.h"
+#include "data/duplicates/record_sorter.h"
 
 #include <algorithm>
 #include <filesystem>
 
-#include "cleaning_support.h"
+#include "data/cleaning/cleaning_support.h"
 #include "support/catch.h"
 #include "support/file_size_limit.h"
 #include "support/require_error.h"

@@ -1,4 +1,4 @@
-#include "data/cleaning/shingles.h"
+#include "data/duplicates/shingles.h"
 
 #include <xxhash.h>
 

@@ -1,11 +1,11 @@
-#include "data/cleaning/duplicate_search.h"
+#include "data/duplicates/duplicate_search.h"
 
 #include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <unordered_map>
 
-#include "cleaning_support.h"
+#include "data/cleaning/cleaning_support.h"
 #include "distributed/comm/thread_communicator.h"
 #include "support/catch.h"
 #include "support/file_size_limit.h"

@@ -1,4 +1,4 @@
-#include "data/cleaning/record_sorter.h"
+#include "data/duplicates/record_sorter.h"
 
 #include <fmt/format.h>
 

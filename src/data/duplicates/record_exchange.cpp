@@ -1,4 +1,4 @@
-#include "data/cleaning/record_exchange.h"
+#include "data/duplicates/record_exchange.h"
 
 #include <algorithm>
 #include <cstring>

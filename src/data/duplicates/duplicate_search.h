@@ -13,10 +13,10 @@
 #include <string_view>
 #include <vector>
 
-#include "data/cleaning/duplicate_clusters.h"
-#include "data/cleaning/minhash.h"
-#include "data/cleaning/record_exchange.h"
-#include "data/cleaning/record_sorter.h"
+#include "data/duplicates/duplicate_clusters.h"
+#include "data/duplicates/minhash.h"
+#include "data/duplicates/record_exchange.h"
+#include "data/duplicates/record_sorter.h"
 #include "distributed/comm/communicator.h"
 
 namespace megatron {

@@ -1,10 +1,10 @@
-#include "data/cleaning/minhash.h"
+#include "data/duplicates/minhash.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "cleaning_support.h"
+#include "data/cleaning/cleaning_support.h"
 #include "support/catch.h"
 #include "support/require_error.h"
 

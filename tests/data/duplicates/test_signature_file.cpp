@@ -1,4 +1,4 @@
-#include "data/cleaning/signature_file.h"
+#include "data/duplicates/signature_file.h"
 
 #include "support/catch.h"
 #include "support/file_size_limit.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "data/cleaning/record_sorter.h"
-#include "data/cleaning/shingles.h"
+#include "data/duplicates/record_sorter.h"
+#include "data/duplicates/shingles.h"
 
 namespace megatron {
 

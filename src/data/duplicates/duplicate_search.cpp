@@ -1,4 +1,4 @@
-#include "data/cleaning/duplicate_search.h"
+#include "data/duplicates/duplicate_search.h"
 
 #include <fmt/format.h>
 

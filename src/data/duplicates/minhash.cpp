@@ -1,4 +1,4 @@
-#include "data/cleaning/minhash.h"
+#include "data/duplicates/minhash.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

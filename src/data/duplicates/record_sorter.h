@@ -2,7 +2,7 @@
 //
 // Records are a few words that are compared in their order; the last one is a document's number. A record takes
 // 8 · Words bytes of memory or disk; while more than some hundred files are merged to fewer, up to twice that of disk.
-// Files are removed when they have been read, or by the destructor. Errors: data/cleaning/signature_file.h.
+// Files are removed when they have been read, or by the destructor. Errors: data/duplicates/signature_file.h.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "data/cleaning/signature_file.h"
+#include "data/duplicates/signature_file.h"
 
 namespace megatron {
 

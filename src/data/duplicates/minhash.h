@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/cleaning/shingles.h"
+#include "data/duplicates/shingles.h"
 
 namespace megatron {
 

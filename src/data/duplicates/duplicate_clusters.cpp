@@ -1,4 +1,4 @@
-#include "data/cleaning/duplicate_clusters.h"
+#include "data/duplicates/duplicate_clusters.h"
 
 #include <algorithm>
 #include <numeric>
