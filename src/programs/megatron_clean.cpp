@@ -3,7 +3,6 @@
 // Under mpirun the ranks share the input (data/cleaning_steps/play_step.h). An error is the same on all ranks, and is
 // told once.
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -240,20 +239,6 @@ void run(Communicator& world, int argc, char** argv) {
   reporter.end(job, play_step(world, job, progress));
 }
 
-/// Every rank has the same Error, from the same arguments or from agree(): it is told once, and all leave with it.
-int run_and_agree(MpiSession& session, int argc, char** argv) {
-  try {
-    run(session.world(), argc, argv);
-    return 0;
-  } catch (const Error& error) {
-    const bool has_place = std::string_view(error.what()).find(": error: ") != std::string_view::npos;
-    if (session.rank() == 0) print_note(fmt::format("{}{}", has_place ? "" : "error: ", error.what()));
-    std::fflush(nullptr);
-    session.world().barrier();
-    return error.exit_code();
-  }
-}
-
 std::string help_of(const std::string& word) {
   CommandLine line;
   if (word == kRun) {
@@ -281,7 +266,9 @@ bool answered(int argc, char** argv) {
     if (word == "--help" || word == "-h") std::cout << help_of(argv[1]);
     if (word == "--version" || word == "--help" || word == "-h") return true;
   }
-  return false;
+  if (argc < 2 || argv[1] != std::string_view(kReportWord)) return false;
+  write_clean_report(argc - 1, argv + 1);
+  return true;
 }
 
 }  // namespace
@@ -289,16 +276,6 @@ bool answered(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace megatron;
-  bool done = false;
-  const int code = run_alone([&] {
-    done = answered(argc, argv);
-    if (!done && argc > 1 && argv[1] == std::string(kReportWord)) {
-      write_clean_report(argc - 1, argv + 1);
-      done = true;
-    }
-    return 0;
-  });
-  if (code != 0 || done) return code;
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe does not end the work
-  return run_with_mpi(argc, argv, [&](MpiSession& session) { return run_and_agree(session, argc, argv); });
+  return run_data_tool(
+      argc, argv, [&] { return answered(argc, argv); }, [&](Communicator& world) { run(world, argc, argv); });
 }

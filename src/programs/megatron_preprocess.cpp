@@ -4,7 +4,6 @@
 // on any rank ends the job, and it is the first one in the order of the input, whatever the number of ranks.
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <iostream>
@@ -205,20 +204,6 @@ void run(Communicator& world, int argc, char** argv, std::optional<TargetLock>& 
   preprocess(world, job, found.count("overwrite") > 0, lock);
 }
 
-/// Every rank has the same Error, from the same arguments or from together(): it is told once, and all leave with it.
-int run_and_agree(MpiSession& session, int argc, char** argv) {
-  std::optional<TargetLock> lock;
-  try {
-    run(session.world(), argc, argv, lock);
-    return 0;
-  } catch (const Error& error) {
-    if (session.rank() == 0) print_note(fmt::format("error: {}", error.what()));
-    std::fflush(nullptr);
-    session.world().barrier();
-    return error.exit_code();
-  }
-}
-
 /// Answers what needs no MPI. Returns whether there was anything.
 bool answered(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
@@ -245,12 +230,7 @@ bool answered(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace megatron;
-  bool done = false;
-  const int code = run_alone([&] {
-    done = answered(argc, argv);
-    return 0;
-  });
-  if (code != 0 || done) return code;
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe does not end the work
-  return run_with_mpi(argc, argv, [&](MpiSession& session) { return run_and_agree(session, argc, argv); });
+  std::optional<TargetLock> lock;
+  return run_data_tool(
+      argc, argv, [&] { return answered(argc, argv); }, [&](Communicator& world) { run(world, argc, argv, lock); });
 }

@@ -182,4 +182,26 @@ int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>&
   });
 }
 
+int run_data_tool(int& argc, char**& argv, const std::function<bool()>& answers,
+                  const std::function<void(Communicator&)>& run) {
+  bool done = false;
+  const int code = run_alone([&] {
+    done = answers();
+    return 0;
+  });
+  if (code != 0 || done) return code;
+  std::signal(SIGPIPE, SIG_IGN);
+  return run_with_mpi(argc, argv, [&](MpiSession& session) {
+    try {
+      run(session.world());
+      return 0;
+    } catch (const Error& error) {
+      if (session.rank() == 0) print_error(0, "", error.what());
+      std::fflush(nullptr);
+      session.world().barrier();
+      return error.exit_code();
+    }
+  });
+}
+
 }  // namespace megatron

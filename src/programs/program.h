@@ -33,4 +33,10 @@ int run_alone(const std::function<int()>& body);
 int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>& body,
                  const std::string& directory = "");
 
+/// The main function of a data tool. `answers` is asked first, without MPI, and returns whether it was all. `run` is
+/// collective, and its Errors are those of all ranks, from the same arguments or from agree(): rank 0 prints one, and
+/// all leave with its exit code. A closed pipe does not end the work.
+int run_data_tool(int& argc, char**& argv, const std::function<bool()>& answers,
+                  const std::function<void(Communicator&)>& run);
+
 }  // namespace megatron
