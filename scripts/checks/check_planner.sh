@@ -29,7 +29,7 @@ bert                | 1 | 1 | model.family=bert data.train=FOLDER/bert train.mic
 tensor              | 2 | 1 | parallel.tensor=2
 sequence parallel   | 2 | 1 | parallel.tensor=2 parallel.sequence_parallel=true
 data                | 2 | 1 | parallel.data=2
-distributed         | 2 | 1 | parallel.data=2 optimizer.distributed=true
+distributed         | 2 | 1 | parallel.data=2 optimizer.share=state
 1f1b                | 2 | 1 | parallel.pipeline=2
 gpipe               | 2 | 1 | parallel.pipeline=2 parallel.schedule=gpipe
 interleaved         | 2 | 1 | parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2
@@ -43,7 +43,7 @@ t2 mb2 sequence     | parallel.tensor=2 train.micro_batch_size=2 parallel.sequen
 t2 mb4              | parallel.tensor=2 train.micro_batch_size=4
 d2 mb1              | parallel.data=2
 d2 mb2              | parallel.data=2 train.micro_batch_size=2
-d2 mb2 distributed  | parallel.data=2 train.micro_batch_size=2 optimizer.distributed=true
+d2 mb2 distributed  | parallel.data=2 train.micro_batch_size=2 optimizer.share=state
 p2 mb1 zero bubble  | parallel.pipeline=2 parallel.schedule=zero_bubble
 p2 mb2              | parallel.pipeline=2 train.micro_batch_size=2
 p2 mb1 interleaved  | parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2

@@ -23,7 +23,7 @@ grid_2x2x2          | 8 | parallel.tensor=2 parallel.pipeline=2
 sequence_parallel   | 4 | parallel.tensor=2 parallel.sequence_parallel=true
 interleaved         | 2 | parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2
 zero_bubble         | 2 | parallel.pipeline=2 parallel.schedule=zero_bubble
-distributed         | 4 | optimizer.distributed=true parallel.tensor=2
+distributed         | 4 | optimizer.share=state parallel.tensor=2
 bf16                | 2 | precision.compute=bf16 parallel.tensor=2
 fp16                | 2 | precision.compute=fp16 parallel.pipeline=2
 full_recompute      | 2 | recompute.mode=full parallel.pipeline=2

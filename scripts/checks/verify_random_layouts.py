@@ -177,7 +177,7 @@ class Draw:
             self.set("optimizer.betas", self.one_of([0.9, 0.999], [0.9, 0.95], [0.0, 0.5]))
         self.set("optimizer.weight_decay", self.one_of(0.0, 0.01, 0.3))
         self.set("optimizer.clip_grad_norm", self.one_of(0.0, 0.1, 1.0))
-        self.set("optimizer.distributed", self.sometimes(0.5))
+        self.set("optimizer.share", "state" if self.sometimes(0.5) else "none")
         self.set("learning_rate.peak", self.one_of(1e-5, 1e-3, 1e-2, 0.3))
         self.set("learning_rate.decay", self.one_of("cosine", "constant", "linear"))
 

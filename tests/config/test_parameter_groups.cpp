@@ -108,7 +108,7 @@ TEST_CASE("optimizer.groups: a momentum that is not given is the group's rule's"
     }
     return momenta;
   };
-  const Config sgd = resolved({"optimizer.name=sgd", "optimizer.distributed=false", groups});
+  const Config sgd = resolved({"optimizer.name=sgd", "optimizer.share=none", groups});
   CHECK(momenta_of(sgd) == std::vector<double>{0.9, 0.95, 0.9});
   CHECK(sgd.optimizer_groups[0].keys == std::vector<std::string>{"momentum", "name"});
   CHECK(sgd.optimizer_groups[1].keys.empty());

@@ -36,7 +36,7 @@ TEST_CASE("update rules: the keys of a row need one of its rules", "[config]") {
   const OptimizerConfig muon =
       resolved({"optimizer.name=muon", "optimizer.betas=[0.8, 0.9]", "optimizer.epsilon=1e-6",
                 "optimizer.momentum=0.95", "optimizer.nesterov=false", "optimizer.muon_scale=match_adam_rms",
-                "optimizer.adamw_learning_rate_factor=0.1", "optimizer.distributed=true"},
+                "optimizer.adamw_learning_rate_factor=0.1", "optimizer.share=state"},
                1)
           .optimizer;
   CHECK(muon.adamw_learning_rate_factor == 0.1);
@@ -45,4 +45,20 @@ TEST_CASE("update rules: the keys of a row need one of its rules", "[config]") {
   CHECK(
       resolved({"optimizer.name=sgd", "optimizer.momentum=0.8", "optimizer.weight_decay=0.1"}, 1).optimizer.momentum ==
       0.8);
+}
+
+TEST_CASE("divided gradients: what needs whole ones later is refused", "[config][fault-3]") {
+  const auto refused = [](const std::vector<std::string>& settings) { return error_of([&] { resolved(settings); }); };
+  const std::string gradients = "optimizer.share=gradients";
+  CHECK(refused({gradients}).empty());
+  CHECK(contains(refused({gradients, "parallel.schedule=zero_bubble", "parallel.pipeline=2"}),
+                 "take share = \"state\", or schedule = \"1f1b\""));
+  CHECK(contains(refused({gradients, "optimizer.name=muon"}),
+                 "the rule \"muon\" needs it whole; take share = \"state\""));
+  CHECK(contains(refused({gradients, "optimizer.groups=[{names=[\"*\"], name=\"muon\"}]"}), "the rule \"muon\""));
+}
+
+TEST_CASE("the key that optimizer.share has the place of is refused by its name", "[config][fault-1]") {
+  CHECK(contains(error_of([] { parse_small({"optimizer.distributed=true"}); }),
+                 "it is now optimizer.share = \"state\" (true) or \"none\" (false)"));
 }

@@ -49,7 +49,7 @@ TEST_CASE("experts: any number of expert ranks trains and resumes the same model
          {"as predicted, to the byte"});
   check_same_losses(cube, one);
 
-  const Settings on_four = settings({"parallel.expert=4", "optimizer.distributed=true"});
+  const Settings on_four = settings({"parallel.expert=4", "optimizer.share=state"});
   Settings until_three = on_four;
   until_three.emplace_back("train.stop_after=3");
   expect(training(kFour, four, until_three), 0);
@@ -83,7 +83,7 @@ TEST_CASE("experts: dense parts and router noise on any layout and when resumed"
   expect(
       training(kCube, cube, settings({"parallel.expert=2", "parallel.sequence_parallel=true", "train.stop_after=2"})),
       0, {"as predicted, to the byte"});
-  expect(training(kFour, cube, settings({"parallel.expert=4", "optimizer.distributed=true"})), 0);
+  expect(training(kFour, cube, settings({"parallel.expert=4", "optimizer.share=state"})), 0);
   check_same_losses(cube, one);
 }
 

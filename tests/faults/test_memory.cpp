@@ -35,7 +35,7 @@ TEST_CASE("resident memory is what was predicted, and 30 to 80 MiB of program") 
       {kOneRank, {"recompute.mode=full"}},
       {{.tensor = 2}, {"parallel.sequence_parallel=true", "precision.compute=bf16"}},
       {{.tensor = 2, .pipeline = 2}, {}},
-      {{.pipeline = 2, .data = 2}, {"parallel.schedule=gpipe", "optimizer.distributed=true"}},
+      {{.pipeline = 2, .data = 2}, {"parallel.schedule=gpipe", "optimizer.share=state"}},
   };
   for (const Case& test : cases) {
     Settings settings = {"model.hidden_size=256",     "model.layers=8",

@@ -149,11 +149,11 @@ TEST_CASE("new input file: on GPUs the defaults are the planner's best layout") 
   INFO(best.err);
   REQUIRE(best.code == 0);
   const std::vector<std::string> keys = {"tensor",   "pipeline",         "virtual_stages", "sequence_parallel",
-                                         "schedule", "micro_batch_size", "mode",           "distributed"};
+                                         "schedule", "micro_batch_size", "mode",           "share"};
   const std::string layout = values_of("best.toml", place, keys);
   CHECK(values_of("new.toml", place, keys) == layout);
   CHECK(std::count(layout.begin(), layout.end(), '\n') == 8);
-  CHECK(mentions(layout, "distributed = true"));
+  CHECK(mentions(layout, "share = \""));
 }
 
 TEST_CASE("new input file: on a terminal Ctrl-C writes nothing, nor does Ctrl-D") {

@@ -199,19 +199,18 @@ TEST_CASE("programs: options together train and write what one rank does") {
     Settings settings;
     double tolerance = 1e-5;
   };
-  const Options options =
-      GENERATE(Options{kCube,
-                       {"precision.compute=bf16", "parallel.sequence_parallel=true", "recompute.mode=selective",
-                        "optimizer.distributed=true"},
-                       5e-3},
-               Options{kCube,
-                       {"parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.sequence_parallel=true",
-                        "parallel.overlap_gradients=true", "recompute.mode=full"}},
-               Options{kCube,
-                       {"parallel.schedule=zero_bubble", "parallel.sequence_parallel=true",
-                        "optimizer.distributed=true", "recompute.mode=full", "recompute.layers=1"}},
-               Options{{1, 1, 4},
-                       {"train.micro_batch_size=1", "optimizer.distributed=true", "parallel.overlap_gradients=true"}});
+  const Options options = GENERATE(
+      Options{kCube,
+              {"precision.compute=bf16", "parallel.sequence_parallel=true", "recompute.mode=selective",
+               "optimizer.share=state"},
+              5e-3},
+      Options{kCube,
+              {"parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.sequence_parallel=true",
+               "parallel.overlap_gradients=true", "recompute.mode=full"}},
+      Options{kCube,
+              {"parallel.schedule=zero_bubble", "parallel.sequence_parallel=true", "optimizer.share=state",
+               "recompute.mode=full", "recompute.layers=1"}},
+      Options{{1, 1, 4}, {"train.micro_batch_size=1", "optimizer.share=state", "parallel.overlap_gradients=true"}});
   CAPTURE(options.layout.name(), options.settings.front());
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");

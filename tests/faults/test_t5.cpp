@@ -74,8 +74,7 @@ std::vector<double> losses_of(const std::string& directory) {
 TEST_CASE("T5: every layout trains the same model and resumes exactly") {
   const TemporaryFolder folder;
   const std::string one = folder.file("one"), cube = folder.file("cube"), stopped = folder.file("stopped");
-  const Settings shared = {"parallel.sequence_parallel=true", "parallel.schedule=zero_bubble",
-                           "optimizer.distributed=true"};
+  const Settings shared = {"parallel.sequence_parallel=true", "parallel.schedule=zero_bubble", "optimizer.share=state"};
   expect(t5(kOneRank, one), 0, {"as predicted, to the byte"});
   const auto first = losses_of(one);
   REQUIRE(first.size() == 8);  // six steps, two evaluations

@@ -30,7 +30,7 @@ TEST_CASE("--verify also proves a chosen precision, within its tolerance") {
   const TemporaryFolder folder;
   const Finished finished = verify(kCube, folder.file("run"),
                                    {"precision.compute=bf16", "parallel.sequence_parallel=true",
-                                    "recompute.mode=selective", "optimizer.distributed=true"});
+                                    "recompute.mode=selective", "optimizer.share=state"});
   INFO(finished.err);
   CHECK(finished.code == 0);
   CHECK(mentions(finished.out, "verified: fp32: loss within"));

@@ -38,7 +38,7 @@ TEST_CASE("every family trains on ranks under a check of collectives", "[interop
   const Config one = config_of_import(folder.file("imported"), lengths, 1);
   const int tensor = one.model.attention_heads % 2 == 0 ? 2 : static_cast<int>(one.model.attention_heads);
   std::vector<std::string> settings = lengths;
-  settings.insert(settings.end(), {fmt::format("parallel.tensor={}", tensor), "optimizer.distributed=true"});
+  settings.insert(settings.end(), {fmt::format("parallel.tensor={}", tensor), "optimizer.share=state"});
   if (tensor == 2) settings.emplace_back("parallel.sequence_parallel=true");
   if (one.model.moe.experts > 0) settings.emplace_back("parallel.expert=2");
   const Config config = config_of_import(folder.file("imported"), settings, 2 * tensor);

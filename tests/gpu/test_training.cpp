@@ -163,7 +163,7 @@ TEST_CASE("ranks that share a GPU train what one rank trains") {
   config.parallel.pipeline = pipeline;
   config.parallel.data = data;
   config.parallel.sequence_parallel = tensor > 1;
-  config.optimizer.distributed = data > 1;
+  config.optimizer.share = data > 1 ? "state" : "none";
   require_close(train(config, "cuda"), want, 1e-5, 1e-5);
 }
 

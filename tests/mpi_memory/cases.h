@@ -52,13 +52,13 @@ inline const Case kCases[] = {
     {"data 4, wide, distributed optimizer", 1, 4, 1,
      [](Config& config) {
        wide(config);
-       config.optimizer.distributed = true;
+       config.optimizer.share = "state";
        config.parallel.overlap_gradients = true;
      }},
     {"tensor 2, data 2, sequence, distributed optimizer", 2, 2, 1,
      [](Config& config) {
        config.parallel.sequence_parallel = true;
-       config.optimizer.distributed = true;
+       config.optimizer.share = "state";
      }},
     // The shorter sequences' sums go whole, which needs more than the cut ones of the full length.
     {"tensor 4, curriculum", 4, 1, 1,
@@ -71,7 +71,7 @@ inline const Case kCases[] = {
      [](Config& config) {
        wide(config);
        config.parallel.sequence_parallel = true;
-       config.optimizer.distributed = true;
+       config.optimizer.share = "state";
        config.precision.compute = "bf16";
        config.train.curriculum = {"fixed_discrete", 0, 0, 1, 1, {6, 64}, {1}};
      }},
@@ -97,7 +97,7 @@ inline const Case kCases[] = {
      [](Config& config) {
        wide(config);
        with_one_group(config.model);
-       config.optimizer.distributed = true;
+       config.optimizer.share = "state";
      }},
     {"tensor 2, pipeline 2, zero bubble, one group", 2, 1, 2,
      [](Config& config) {

@@ -60,7 +60,7 @@ const std::vector<Option>& options() {
        {"interleaved", {"parallel.schedule=interleaved", "parallel.virtual_stages=2"}}},
       {{""}, {"uneven"}},  // settings by the number of chunks
       {{""}, {"overlap", {"parallel.overlap_gradients=true"}}},
-      {{""}, {"distributed", {"optimizer.distributed=true"}}},
+      {{""}, {"distributed", {"optimizer.share=state"}}},
       {{""}, {"recompute", {"recompute.mode=full"}}, {"recompute 1", {"recompute.mode=full", "recompute.layers=1"}}},
       {{""}, {"micro-batch 2", {"train.micro_batch_size=2"}}, {"micro-batch 3", {"train.micro_batch_size=3"}}},
       {{""}, {"bf16", {"precision.compute=bf16"}}, {"fp16", {"precision.compute=fp16", "precision.loss_scale=1024"}}},

@@ -58,6 +58,6 @@ void count_alone(std::vector<double>& counts, int rank);  ///< targets of a rank
 void without_waiting(Context& context, const std::function<void(Context&)>& play);
 
 inline const std::vector<std::string> kSequence = {"parallel.sequence_parallel=true"};
-inline const std::vector<std::string> kSharded = {"optimizer.distributed=true"};
+inline const std::vector<std::string> kSharded = {"optimizer.share=state"};
 
 }  // namespace megatron::test

@@ -53,10 +53,10 @@ Config config_of(const Row& row) {
 
 std::vector<Row> parity_rows() {
   std::vector<Row> rows;
-  for (const auto& subject :
-       {layouts,       sequence_parallel, schedules,        zero_bubble, gradient_reducer, distributed, rules,
-        recomputation, batches,           sequences,        documents,   instructions,     losses,      precision,
-        variants,      encoders,          encoder_decoders, experts,     context,          head_chunks}) {
+  for (const auto& subject : {layouts, sequence_parallel, schedules,        zero_bubble, gradient_reducer, distributed,
+                              rules,   recomputation,     batches,          sequences,   documents,        instructions,
+                              losses,  precision,         variants,         encoders,    encoder_decoders, experts,
+                              context, head_chunks,       divided_gradients}) {
     for (Row& row : subject()) rows.push_back(std::move(row));
   }
   return rows;

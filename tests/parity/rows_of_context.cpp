@@ -11,7 +11,7 @@ namespace {
 
 const std::vector<std::string> kTwo = {"parallel.context=2"}, kFour = {"parallel.context=4"};
 const std::vector<std::string> kSequence = {"parallel.sequence_parallel=true"}, kFull = {"recompute.mode=full"};
-const std::vector<std::string> kZero = {"parallel.schedule=zero_bubble"}, kSharedOut = {"optimizer.distributed=true"};
+const std::vector<std::string> kZero = {"parallel.schedule=zero_bubble"}, kSharedOut = {"optimizer.share=state"};
 const std::vector<std::string> kBf16 = {"precision.compute=bf16"};
 const std::vector<std::string> kFp16 = {"precision.compute=fp16", "precision.loss_scale=1024"};
 

@@ -6,7 +6,7 @@ namespace megatron::test {
 std::vector<Row> encoder_decoders() {
   const std::vector<std::string> sequence = {"parallel.sequence_parallel=true"};
   const std::vector<std::string> zero = {"parallel.schedule=zero_bubble"}, full = {"recompute.mode=full"};
-  const std::vector<std::string> shared_out = {"optimizer.distributed=true", "parallel.overlap_gradients=true"};
+  const std::vector<std::string> shared_out = {"optimizer.share=state", "parallel.overlap_gradients=true"};
   const std::vector<std::string> half = {"precision.compute=bf16"};
   const std::vector<std::string> fp16 = {"precision.compute=fp16", "precision.loss_scale=1024"};
   const std::vector<std::string> plain = {"model.hidden_dropout=0", "model.attention_dropout=0"};

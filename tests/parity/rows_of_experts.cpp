@@ -18,7 +18,7 @@ std::vector<Row> experts() {
   const std::vector<std::string> sequence = {"parallel.sequence_parallel=true"};
   const std::vector<std::string> zero = {"parallel.schedule=zero_bubble"}, full = {"recompute.mode=full"};
   const std::vector<std::string> selective = {"recompute.mode=selective"};
-  const std::vector<std::string> distributed = {"optimizer.distributed=true", "parallel.overlap_gradients=true"};
+  const std::vector<std::string> distributed = {"optimizer.share=state", "parallel.overlap_gradients=true"};
   const std::vector<std::string> two = {"parallel.expert=2"}, four = {"parallel.expert=4"};
   const std::vector<std::string> half = {"precision.compute=bf16"};  // may choose other experts
   const std::vector<std::string> four_experts = {"moe.experts=4", "moe.z_coefficient=0.001", "moe.ffn_hidden_size=48"};

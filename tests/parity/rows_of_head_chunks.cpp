@@ -11,7 +11,7 @@ const std::vector<std::string> kTwo = {"model.head_chunks=2"}, kThree = {"model.
                                kMany = {"model.head_chunks=100"};
 const std::vector<std::string> kSequence = {"parallel.sequence_parallel=true"};
 const std::vector<std::string> kZero = {"parallel.schedule=zero_bubble"}, kGpipe = {"parallel.schedule=gpipe"};
-const std::vector<std::string> kShards = {"optimizer.distributed=true", "parallel.overlap_gradients=true"};
+const std::vector<std::string> kShards = {"optimizer.share=state", "parallel.overlap_gradients=true"};
 const std::vector<std::string> kBf16 = {"precision.compute=bf16"};
 
 std::vector<Row> chunks_on_layouts() {

@@ -6,7 +6,7 @@ namespace megatron::test {
 std::vector<Row> variants() {
   const std::vector<std::string> sequence = {"parallel.sequence_parallel=true"};
   const std::vector<std::string> zero = {"parallel.schedule=zero_bubble"}, full = {"recompute.mode=full"};
-  const std::vector<std::string> shared_out = {"optimizer.distributed=true", "parallel.overlap_gradients=true"};
+  const std::vector<std::string> shared_out = {"optimizer.share=state", "parallel.overlap_gradients=true"};
   const std::vector<std::string> two_groups = {"model.query_groups=2"};
   const std::vector<std::string> untied = {"model.tie_embeddings=false"};
   const std::vector<std::string> plain = {"model.bias=false", "model.position_embedding=none"};

@@ -37,6 +37,7 @@ std::vector<Row> schedules();
 std::vector<Row> zero_bubble();
 std::vector<Row> gradient_reducer();
 std::vector<Row> distributed();
+std::vector<Row> divided_gradients();
 std::vector<Row> recomputation();
 std::vector<Row> precision();
 std::vector<Row> head_chunks();

@@ -225,7 +225,7 @@ TEST_CASE("sums during the backward equal sums after it to the bit") {
   config.parallel.sequence_parallel = layout.sequence_parallel;
   const auto train_overlapping = [&](bool overlap, bool distributed) {
     config.parallel.overlap_gradients = overlap;
-    config.optimizer.distributed = distributed;
+    config.optimizer.share = distributed ? "state" : "none";
     return train_tiny(config, layout.tensor, layout.data, layout.pipeline, 2);
   };
   const TrainingTrace after = train_overlapping(false, false);

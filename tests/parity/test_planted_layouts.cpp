@@ -25,7 +25,7 @@ bool has_pipeline(const Config& config) {
   return config.parallel.pipeline > 1;
 }
 bool is_sharded(const Config& config) {
-  return has_data(config) && config.optimizer.distributed;
+  return has_data(config) && config.optimizer.shares().state;
 }
 bool divides_sequences(const Config& config) {
   return has_tensor(config) && config.parallel.sequence_parallel;

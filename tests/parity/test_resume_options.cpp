@@ -109,8 +109,7 @@ TEST_CASE("resume: context ranks read one rank's samples, load its checkpoints",
       "train.curriculum={schedule=\"fixed_linear\", start=8, steps=3, multiple=8}"};
   for (const auto& trains : {documents, curriculum}) {
     const auto trained_on = [&](int context, int data, const std::string& from, const std::string& name) {
-      const Row row{"",     1, data, 1, {fmt::format("parallel.context={}", context), "optimizer.distributed=true"},
-                    trains, ""};
+      const Row row{"", 1, data, 1, {fmt::format("parallel.context={}", context), "optimizer.share=state"}, trains, ""};
       Config config = config_of(row);
       config.data.train = tokens;
       config.train.steps = kSteps;

@@ -36,6 +36,14 @@ struct InputPosition {
   auto order() const { return std::tuple(source, line, column); }
 };
 
+/// A key of earlier versions and what has its place.
+struct Renamed {
+  std::string_view table, name, now;
+};
+constexpr Renamed kRenamed[] = {
+    {"optimizer", "distributed", "it is now optimizer.share = \"state\" (true) or \"none\" (false)"},
+};
+
 struct Entry {
   const Key* key;
   const toml::node* node;
@@ -136,6 +144,10 @@ class Parser {
   }
 
   void unknown_key(const InputPosition& place, const std::string& table, const std::string& name) {
+    for (const Renamed& renamed : kRenamed) {
+      if (table != renamed.table || name != renamed.name) continue;
+      return issue(place, fmt::format("unknown key '{}.{}'; {}", table, name, renamed.now));
+    }
     const std::string near = suggest_key(table, name);
     issue(place,
           fmt::format("unknown key '{}{}'; {}", table.empty() ? "" : table + ".", name,

@@ -90,6 +90,29 @@ void check_parameter_groups(const Config& c, Violations& violations) {
   }
 }
 
+// Refusals of what needs a layer's whole gradients after its backward of a micro-batch.
+void check_share(const Config& c, Violations& violations) {
+  if (!c.optimizer.shares().gradients) return;
+  if (row_named(kSchedules, c.parallel.schedule).splits_backward) {
+    violations.add(
+        {"optimizer.share", "parallel.schedule"},
+        "optimizer.share = \"{}\" gives a layer's gradients away when its backward ends, and "
+        "parallel.schedule = \"{}\" makes some of them later; take share = \"state\", or schedule = \"1f1b\"",
+        c.optimizer.share, c.parallel.schedule);
+  }
+  std::vector<std::string> names = {c.optimizer.name};
+  for (const ParameterGroupConfig& group : c.optimizer_groups) names.push_back(settings_of(c.optimizer, group).name);
+  for (const std::string& name : names) {
+    if (!row_named(kUpdateRules, name).needs_matrices) continue;
+    violations.add(
+        {"optimizer.share", "optimizer.name"},
+        "optimizer.share = \"{}\" gives each rank a part of a matrix' gradient, and the rule \"{}\" needs it "
+        "whole; take share = \"state\"",
+        c.optimizer.share, name);
+    return;
+  }
+}
+
 void check_precision(const Config& c, Violations& violations) {
   const PrecisionConfig &p = c.precision, defaults;
   if (p.minimum_loss_scale > p.initial_loss_scale) {
@@ -138,6 +161,7 @@ void check_update(const Config& config, Violations& violations) {
   check_learning_rate(config, violations);
   check_weight_decay(config, violations);
   check_scaling(config, violations);
+  check_share(config, violations);
   check_parameter_groups(config, violations);
   check_precision(config, violations);
   check_loss(config, violations);

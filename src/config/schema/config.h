@@ -17,6 +17,7 @@
 #include "base/core/dtype.h"
 #include "base/core/evaluation_tasks.h"
 #include "base/core/named_rows.h"
+#include "base/core/shares.h"
 #include "config/schema/choices.h"
 #include "config/schema/model_config.h"
 #include "config/schema/schedules.h"
@@ -149,9 +150,10 @@ struct OptimizerConfig {
   double clip_grad_norm = 1.0;
   std::string scaling = "none";
   std::string moments_dtype = "fp32";
-  bool distributed = false;
+  std::string share = "none";
 
   double momentum_or_default() const { return momentum.value_or(row_named(kUpdateRules, name).momentum); }
+  const ShareRow& shares() const { return row_named(kShares, share); }
   DType moments() const { return moments_dtype == "bf16" ? DType::bf16 : DType::f32; }
   bool operator==(const OptimizerConfig&) const = default;
 };

@@ -193,11 +193,12 @@ std::vector<Key> recipe_keys() {
        "the update and the element alone, as in every layout and after a resume. Checkpoints hold fp32 numbers either "
        "way, and a run may be resumed with the other type.",
        ""},
-      {MEGATRON_KEY(optimizer, distributed), any(), "", "",
-       "Divide the optimizer state among the data ranks. Gradients are then always reduce-scattered during the "
-       "backward pass, independent of `parallel.overlap_gradients`; with Muon and many more data ranks than layers "
-       "they "
-       "are all-reduced.",
+      {MEGATRON_KEY(optimizer, share), one_of(names_of(kShares)), "", "",
+       "What context × data ranks divide among them. \"state\": the optimizer's state (ZeRO-1). Gradients are then "
+       "always reduce-scattered during the backward pass, independent of `parallel.overlap_gradients`; with Muon and "
+       "many more data ranks than layers they are all-reduced. \"gradients\": also the gradients of layers (ZeRO-2), "
+       "which are reduce-scattered with each micro-batch; of two layers alone they are whole at a time. Not with "
+       "\"zero_bubble\" or Muon (docs/memory.md).",
        ""},
       {MEGATRON_KEY_IN(optimizer, groups, optimizer_groups),
        noted(any(), fmt::format("each with names or roles, or both; roles: {}", fmt::join(names_of(kRoles), ", "))), "",

@@ -13,7 +13,7 @@ void expect(Communicator& group, const Said& said, const ParameterStore& store, 
   for (const Parameter& parameter : store.all()) {
     if (!selects(parameter)) continue;
     for (const FlatRange& part : ParameterStore::parts_in(parameter, owned)) {
-      group.expects(store.gradients().slice(0, part.first, part.count), said);
+      group.expects(store.gradients_of(part), said);
     }
   }
 }

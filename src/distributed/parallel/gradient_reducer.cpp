@@ -25,17 +25,19 @@ void GradientReducer::add_axis(Communicator& group, const Partial& said, const s
   if (group.size() == 1) return;
   Axis& axis = axes_.emplace_back(Axis{.group = group, .said = said});
   for (const Parameter& parameter : store_.all()) {
-    if (selects(parameter)) axis.add(parameter, ParameterStore::parts_in(parameter, owned));
+    if (selects(parameter)) axis.add(store_, parameter, ParameterStore::parts_in(parameter, owned));
   }
 }
 
-void GradientReducer::Axis::add(const Parameter& parameter, const std::vector<FlatRange>& parts) {
+void GradientReducer::Axis::add(const ParameterStore& store, const Parameter& parameter,
+                                const std::vector<FlatRange>& parts) {
   const bool vector = parameter.global_shape.rank() == 1;
   if (vector) vector_elements += parameter.elements();
   std::vector<FlatRange>& ranges = vector ? vectors : matrices;
   for (const FlatRange& part : parts) {
-    // Key and value lie side by side: one message.
-    if (!ranges.empty() && ranges.back().end() == part.first) {
+    // Key and value lie side by side: one message. Parts of buckets lie apart where copies divide gradients.
+    const bool apart = store.divides_gradients() && part.first == store.bucket_of(parameter).first;
+    if (!ranges.empty() && ranges.back().end() == part.first && !apart) {
       ranges.back().count += part.count;
     } else {
       ranges.push_back(part);
@@ -47,14 +49,15 @@ void GradientReducer::reduce_from(int parameter) {
   while (not_started_ > 0 && store_.buckets()[not_started_ - 1].first_parameter >= parameter) {
     const std::size_t bucket = --not_started_;
     const Bucket& whole = store_.buckets()[bucket];
+    if (whole.unit != kNone) continue;  // a GradientRing's
     Communicator& copies = grid_.copies(whole.copies);
     const Partial& said = whole.copies == CopyGroup::experts ? kExpertGradients : kGradients;
-    const Tensor gradients = store_.gradients().slice(0, whole.first, whole.count);
+    const Tensor gradients = store_.made_gradients(whole);
     if (!store_.sharded() || !whole.equal_parts) {
       sums_[bucket] = copies.start_all_reduce(gradients, said);
     } else {
       const FlatRange part = store_.part_of(bucket, shard_);
-      sums_[bucket] = copies.start_reduce_scatter(gradients, store_.gradients().slice(0, part.first, part.count), said);
+      sums_[bucket] = copies.start_reduce_scatter(gradients, store_.made_gradients(part), said);
     }
   }
   grid_.copies().progress();  // moves every copy group: they share their transport
@@ -75,30 +78,29 @@ void GradientReducer::finish(Ops& ops, Arena& scratch) {
     if (!bucket.equal_parts) continue;
     const FlatRange part = store_.part_of(i, shard_);
     grid_.copies(bucket.copies)
-        .expects(store_.gradients().slice(0, part.first, part.count),
-                 bucket.copies == CopyGroup::experts ? kPartOfExpertSums : kPartOfSums);
+        .expects(store_.gradients_of(part), bucket.copies == CopyGroup::experts ? kPartOfExpertSums : kPartOfSums);
   }
 }
 
 void GradientReducer::sum_other_groups(Ops& ops, Arena& scratch) const {
-  for (const Axis& axis : axes_) axis.sum(store_.gradients(), ops, scratch);
+  for (const Axis& axis : axes_) axis.sum(store_, ops, scratch);
 }
 
-void GradientReducer::Axis::sum(Tensor gradients, Ops& ops, Arena& scratch) const {
-  for (const FlatRange& range : matrices) group.all_reduce(gradients.slice(0, range.first, range.count), said);
+void GradientReducer::Axis::sum(const ParameterStore& store, Ops& ops, Arena& scratch) const {
+  for (const FlatRange& range : matrices) group.all_reduce(store.gradients_of(range), said);
   if (vector_elements == 0) return;
   const ArenaScope scope(scratch);
   const Tensor memory = scratch.allocate("packed partial gradients", {vector_elements}, DType::f32);
   std::int64_t elements = 0;
   for (const FlatRange& range : vectors) {
-    ops.copy(gradients.slice(0, range.first, range.count), memory.slice(0, elements, range.count));
+    ops.copy(store.gradients_of(range), memory.slice(0, elements, range.count));
     elements += range.count;
   }
   const Tensor packed = memory.slice(0, 0, elements);
   group.all_reduce(packed, said);
   std::int64_t first = 0;
   for (const FlatRange& range : vectors) {
-    ops.copy(packed.slice(0, first, range.count), gradients.slice(0, range.first, range.count));
+    ops.copy(packed.slice(0, first, range.count), store.gradients_of(range));
     first += range.count;
   }
 }

@@ -12,7 +12,8 @@ namespace megatron {
 /// The copies come first, each bucket over those of its group, while the backward still runs if reduce_from() is called
 /// (it runs against the order of declaration); then the other groups, in the order in which the constructor adds them.
 /// The sums are the same numbers either way. With shards (distributed optimizer) each rank of the copies gets only the
-/// sums for the shard that it updates, or all where parts are unequal.
+/// sums for the shard that it updates, or all where parts are unequal. Layers' gradients that copies divide are summed
+/// by a GradientRing before: here over the other groups alone.
 class GradientReducer {
  public:
   /// The store must be allocated; both must outlive the reducer.
@@ -40,8 +41,8 @@ class GradientReducer {
     std::vector<FlatRange> vectors = {}, matrices = {};
     std::int64_t vector_elements = 0;  // with those that other shards own: scratch is then the same for all
 
-    void add(const Parameter& parameter, const std::vector<FlatRange>& parts);
-    void sum(Tensor gradients, Ops& ops, Arena& scratch) const;
+    void add(const ParameterStore& store, const Parameter& parameter, const std::vector<FlatRange>& parts);
+    void sum(const ParameterStore& store, Ops& ops, Arena& scratch) const;
   };
   template <class Selects>
   void add_axis(Communicator& group, const Partial& said, const std::vector<FlatRange>& owned, const Selects& selects);

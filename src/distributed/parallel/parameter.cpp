@@ -57,6 +57,12 @@ void ParameterStore::mark_tied(int index, int tie, bool owner) {
   parameter.owner = parameter.owner && owner;
 }
 
+void ParameterStore::mark_layer(int first, int last) {
+  internal_check(values_.empty(), "a layer is marked after the store was allocated");
+  for (int i = first; i <= last; ++i) parameters_[static_cast<std::size_t>(i)].unit = units_;
+  ++units_;
+}
+
 void ParameterStore::mark_measured(int index, int by) {
   parameters_[static_cast<std::size_t>(index)].measured_by = by;
 }
@@ -74,27 +80,31 @@ void ParameterStore::set_views(Tensor values, Tensor gradients) {
   for (Parameter& parameter : parameters_) {
     const std::int64_t count = parameter.elements();
     parameter.value = values.slice(0, parameter.first, count).view(parameter.box.extent);
-    if (gradients) parameter.gradient = gradients.slice(0, parameter.first, count).view(parameter.box.extent);
+    if (gradients) parameter.gradient = made_gradients({parameter.first, count}).view(parameter.box.extent);
   }
 }
 
-// A bucket ends before and after a parameter that is tied (with shards), where the
-// next one is copied by other ranks, and when it has enough; never between parameters that must lie side by side.
+// A bucket ends before and after a parameter that is tied (with shards), where the next one is copied by other ranks
+// or, if copies divide gradients, of another layer, and when it has enough; never between parameters that must lie side
+// by side.
 void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
   internal_check(shards.experts >= 1 && shards.dense % shards.experts == 0,
                  "copies of experts are some of those of dense parameters", shards.dense, shards.experts);
   shards_ = shards;
   const std::int64_t enough = std::max(bucket_elements, parameter_elements() / kMostBuckets);
   if (sharded() && may_have_matrices_) {
+    internal_check(!shards.gradients, "gradients of matrices that are updated whole are not divided");
     buckets_ = lay_out_matrix_shards(parameters_, shards, enough);
     if (!buckets_.empty()) flat_elements_ = buckets_.back().end();
+    place_gradients();
     return;
   }
   const auto alone = [&](const Parameter& parameter) { return sharded() && parameter.tie != kNone; };
   const Parameter* last = nullptr;
   Bucket bucket;  // the one that is open
   for (Parameter& parameter : parameters_) {
-    const bool with_last = last != nullptr && last->copies == parameter.copies;
+    const bool with_last =
+        last != nullptr && last->copies == parameter.copies && (!divides_gradients() || last->unit == parameter.unit);
     if (!parameter.adjacent) {
       if (bucket.count >= enough || !with_last || alone(parameter) || alone(*last)) close_bucket(bucket);
       flat_elements_ = round_up(flat_elements_, kFlatAlignment);
@@ -104,6 +114,7 @@ void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
       bucket.first = flat_elements_;
       bucket.copies = parameter.copies;
       bucket.first_parameter = parameter.index;
+      if (divides_gradients()) bucket.unit = parameter.unit;
     }
     parameter.first = flat_elements_;
     flat_elements_ += parameter.elements();
@@ -111,6 +122,56 @@ void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
     last = &parameter;
   }
   close_bucket(bucket);
+  place_gradients();
+}
+
+// Sums first, each bucket's in its order; then the ring's buffers, as large as the largest layer.
+void ParameterStore::place_gradients() {
+  gradient_elements_ = flat_elements_;
+  for (Bucket& bucket : buckets_) bucket.gradients = bucket.first;
+  if (!divides_gradients()) return;
+  layers_.resize(static_cast<std::size_t>(units_));
+  gradient_elements_ = 0;
+  std::int64_t largest = 0;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& bucket = buckets_[i];
+    bucket.gradients = gradient_elements_;
+    gradient_elements_ += bucket.unit == kNone ? bucket.count : bucket.count / shards_.of(bucket.copies);
+    if (bucket.unit == kNone) continue;
+    LayerGradients& layer = layers_[static_cast<std::size_t>(bucket.unit)];
+    if (layer.buckets++ == 0) {
+      layer.first = bucket.first;
+      layer.first_parameter = bucket.first_parameter;
+      layer.first_bucket = i;
+    }
+    layer.count = bucket.end() - layer.first;
+    largest = std::max(largest, layer.count);
+  }
+  const std::size_t buffers = std::min(layers_.size(), kRingBuffers);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    layers_[i].made = gradient_elements_ + static_cast<std::int64_t>(i % buffers) * largest;
+  }
+  gradient_elements_ += static_cast<std::int64_t>(buffers) * largest;
+}
+
+std::int64_t ParameterStore::place_of_made(std::int64_t element) const {
+  if (!divides_gradients()) return element;
+  const Bucket& bucket = bucket_at(element);
+  if (bucket.unit == kNone) return bucket.gradients + element - bucket.first;
+  const LayerGradients& layer = layers_[static_cast<std::size_t>(bucket.unit)];
+  return layer.made + element - layer.first;
+}
+
+Tensor ParameterStore::gradients_of(const FlatRange& range) const {
+  if (!divides_gradients()) return gradients_.slice(0, range.first, range.count);
+  const Bucket& bucket = bucket_at(range.first);
+  std::int64_t first = range.first - bucket.first;
+  if (bucket.unit != kNone) {
+    const std::int64_t part = bucket.count / shards_.of(bucket.copies);
+    first %= part;
+    internal_check(first + range.count <= part, "sums of a range that no copy has alone", range.first, range.count);
+  }
+  return gradients_.slice(0, bucket.gradients + first, range.count);
 }
 
 void ParameterStore::close_bucket(Bucket& bucket) {
@@ -124,9 +185,13 @@ void ParameterStore::close_bucket(Bucket& bucket) {
   bucket = {};
 }
 
-const Bucket& ParameterStore::bucket_of(const Parameter& parameter) const {
+const Bucket& ParameterStore::bucket_at(std::int64_t element) const {
   return *std::partition_point(buckets_.begin(), buckets_.end(),
-                               [&](const Bucket& bucket) { return bucket.end() <= parameter.first; });
+                               [&](const Bucket& bucket) { return bucket.end() <= element; });
+}
+
+const Bucket& ParameterStore::bucket_of(const Parameter& parameter) const {
+  return bucket_at(parameter.first);
 }
 
 FlatRange ParameterStore::part_of(std::size_t bucket, Shard shard) const {
@@ -159,20 +224,20 @@ std::vector<FlatRange> ParameterStore::parts_in(const Parameter& parameter, cons
 
 void ParameterStore::allocate(Device& device, DType value_type, Shards shards, std::int64_t bucket_elements) {
   lay_out(shards, bucket_elements);
-  const Tensor values = allocate_flat(value_buffer_, device, value_type);
-  set_views(values, allocate_flat(gradient_buffer_, device, DType::f32));
+  const Tensor values = allocate_flat(value_buffer_, device, flat_elements_, value_type);
+  set_views(values, allocate_flat(gradient_buffer_, device, gradient_elements_, DType::f32));
   allocate_constants(device);
 }
 
 void ParameterStore::allocate_values(Device& device, DType value_type) {
   lay_out({}, kBucketElements);
-  set_views(allocate_flat(value_buffer_, device, value_type), {});
+  set_views(allocate_flat(value_buffer_, device, flat_elements_, value_type), {});
   allocate_constants(device);
 }
 
-Tensor ParameterStore::allocate_flat(Buffer& buffer, Device& device, DType type) const {
-  buffer = Buffer(device, static_cast<std::size_t>(flat_elements_) * size_of(type));
-  return buffer.tensor({flat_elements_}, type);
+Tensor ParameterStore::allocate_flat(Buffer& buffer, Device& device, std::int64_t elements, DType type) {
+  buffer = Buffer(device, static_cast<std::size_t>(elements) * size_of(type));
+  return buffer.tensor({elements}, type);
 }
 
 void ParameterStore::allocate_constants(Device& device) {
@@ -199,7 +264,7 @@ void ParameterStore::allocate_sizing(DType value_type, Shards shards, std::int64
   lay_out(shards, bucket_elements);
   Arena values("values"), gradients("gradients");
   set_views(values.allocate("values", {flat_elements_}, value_type),
-            gradients.allocate("gradients", {flat_elements_}, DType::f32));
+            gradients.allocate("gradients", {gradient_elements_}, DType::f32));
   Arena constants("constants");
   place_constants(constants);
 }
@@ -209,13 +274,15 @@ void ParameterStore::initialize(Ops& ops, std::uint64_t seed) {
   ops.fill(gradients_, 0);
 }
 
-void ParameterStore::draw_initial(Ops& ops, std::uint64_t seed, Tensor numbers) const {
-  internal_check(numbers.dtype() == DType::f32 && numbers.elements() == flat_elements_,
-                 "initial numbers need a flat f32 tensor of the store's size", numbers.dtype(), numbers.shape(),
-                 flat_elements_);
+void ParameterStore::draw_initial(Ops& ops, std::uint64_t seed, const FlatRange& range, Tensor numbers) const {
+  internal_check(numbers.dtype() == DType::f32 && numbers.elements() == range.count,
+                 "initial numbers need a flat f32 tensor of the range's size", numbers.dtype(), numbers.shape(),
+                 range.count);
   ops.fill(numbers, 0);
   for (const Parameter& parameter : parameters_) {
-    const Tensor value = numbers.slice(0, parameter.first, parameter.elements()).view(parameter.box.extent);
+    if (parameter.first < range.first || parameter.first >= range.end()) continue;
+    const Tensor value =
+        numbers.slice(0, parameter.first - range.first, parameter.elements()).view(parameter.box.extent);
     if (parameter.initialization.deviation <= 0) {
       ops.fill(value, parameter.initialization.constant);
       continue;
@@ -231,23 +298,23 @@ void ParameterStore::draw_initial(Ops& ops, std::uint64_t seed, Tensor numbers) 
   }
 }
 
-Tensor ParameterStore::joint(Tensor flat, int index, int count, std::int64_t columns) const {
+Tensor ParameterStore::joint(Tensor flat, std::int64_t first, int index, int count, std::int64_t columns) const {
   std::int64_t elements = 0;
   for (int i = index; i < index + count; ++i) {
     internal_check(at(i).first == at(index).first + elements, "joint view of parameters that are not adjacent",
                    at(i).first, at(index).first + elements);
     elements += at(i).elements();
   }
-  const Tensor view = flat.slice(0, at(index).first, elements);
+  const Tensor view = flat.slice(0, first, elements);
   return columns == 0 ? view : view.view({elements / columns, columns});
 }
 
 Tensor ParameterStore::joint_value(int index, int count, std::int64_t columns) const {
-  return joint(values_, index, count, columns);
+  return joint(values_, at(index).first, index, count, columns);
 }
 
 Tensor ParameterStore::joint_gradient(int index, int count, std::int64_t columns) const {
-  return joint(gradients_, index, count, columns);
+  return joint(gradients_, place_of_made(at(index).first), index, count, columns);
 }
 
 std::int64_t ParameterStore::parameter_elements() const {

@@ -68,6 +68,7 @@ struct Parameter {
   double matrix_cost = 0;   ///< > 0: its update needs the whole box, and is this much work for a rank. Other updates
                             ///< work element by element
 
+  int unit = kNone;        ///< number of its layer among this rank's, from mark_layer() on
   int index = kNone;       ///< among the store's parameters, in the order of declaration
   bool adjacent = false;   ///< lies directly after its predecessor
   std::int64_t first = 0;  ///< first element in the flat buffers, from allocate() on
@@ -124,11 +125,22 @@ struct Bucket : FlatRange {
   std::vector<FlatRange> owned = {};
   /// Every copy's part is as long, and owned ranges begin with it. Otherwise owned ranges lie one after the other.
   bool equal_parts = true;
+
+  int unit = kNone;            ///< Parameter::unit of all that lie in it, where copies divide layers' gradients
+  std::int64_t gradients = 0;  ///< where in gradients() its gradients begin; of a unit's: the sums of this rank's part
+};
+
+/// A layer's gradients where copies divide them: its buckets lie one after the other.
+struct LayerGradients : FlatRange {
+  int first_parameter = kNone;
+  std::size_t first_bucket = 0, buckets = 0;
+  std::int64_t made = 0;  ///< where in gradients() they are made: a buffer of the ring
 };
 
 /// How many ranks of each copy group divide the optimizer's state among them: 1, or all.
 struct Shards {
   int dense = 1, experts = 1;
+  bool gradients = false;  ///< whether they also divide the sums of layers' gradients
   int of(CopyGroup group) const { return group == CopyGroup::experts ? experts : dense; }
 };
 
@@ -155,6 +167,10 @@ class ParameterStore {
   /// Says that the parameter has copies on the stages of a tie of the grid: their gradients are summed, one counts.
   void mark_tied(int index, int tie, bool owner);
 
+  /// Says that these parameters, in the order of declaration, are a layer: all of a micro-batch's gradients of them are
+  /// made in one backward of it, in which those of no other layer are. Before allocate().
+  void mark_layer(int first, int last);
+
   /// Says that the parameter's gradient is 0 in exact arithmetic, or nearly: the gradient of `by` is the scale for its
   /// errors.
   void mark_measured(int index, int by);
@@ -176,6 +192,8 @@ class ParameterStore {
   /// can be declared. With `shards` every bucket is padded so that it can be cut into as many equal parts as its group
   /// has, and a tied parameter is a separate bucket: its parts are then the same elements on each of its stages.
   /// Buckets of matrices that are updated whole are shared out as matrix_shards.h says.
+  /// Where shards divide gradients, buckets end with layers, and gradients of layers are made in a ring of buffers,
+  /// whose views are valid while the layer has its buffer (gradient_ring.h). There are none of matrices then.
   void allocate(Device& device, DType value_type, Shards shards = {}, std::int64_t bucket_elements = kBucketElements);
   /// Values alone, for models that only run forward: gradients() stays empty.
   void allocate_values(Device& device, DType value_type);
@@ -186,7 +204,11 @@ class ParameterStore {
   void initialize(Ops& ops, std::uint64_t seed);
   /// Sets `numbers`, flat f32 [flat_elements], to the parameters' initial ones, as functions of (seed, name, global
   /// element index); gaps to 0.
-  void draw_initial(Ops& ops, std::uint64_t seed, Tensor numbers) const;
+  void draw_initial(Ops& ops, std::uint64_t seed, Tensor numbers) const {
+    draw_initial(ops, seed, {0, flat_elements_}, numbers);
+  }
+  /// The same for a range of whole parameters: f32 [range.count].
+  void draw_initial(Ops& ops, std::uint64_t seed, const FlatRange& range, Tensor numbers) const;
 
   const std::vector<Parameter>& all() const { return parameters_; }
   const Parameter& at(int index) const { return parameters_[static_cast<std::size_t>(index)]; }
@@ -202,14 +224,29 @@ class ParameterStore {
   std::int64_t flat_elements() const { return flat_elements_; }  ///< with gaps and padding
   std::int64_t parameter_elements() const;                       ///< on this rank, without gaps
   Tensor values() const { return values_; }                      ///< flat [flat_elements]
-  Tensor gradients() const { return gradients_; }                ///< flat f32 [flat_elements]; gaps stay 0
+  Tensor gradients() const {
+    return gradients_;
+  }  ///< f32, all memory of gradients; gaps stay 0. [flat_elements] in the
+     ///< order of values, unless copies divide layers' gradients
+  /// The gradients of a range that lies in what one copy owns: after all sums, the sums. f32 [range.count].
+  Tensor gradients_of(const FlatRange& range) const;
+  /// The place where the gradients of a range in one bucket are made, before sums over copies. f32 [range.count].
+  Tensor made_gradients(const FlatRange& range) const {
+    return gradients_.slice(0, place_of_made(range.first), range.count);
+  }
 
   /// All parameters, in pieces that hold about bucket_elements of one copy group each: what is summed as one, perhaps
   /// while the backward still runs. In the buffer's order, which is that of their first parameters.
   const std::vector<Bucket>& buckets() const { return buckets_; }
   /// The bucket that has the parameter.
   const Bucket& bucket_of(const Parameter& parameter) const;
+  const Bucket& bucket_at(std::int64_t element) const;
   bool sharded() const { return shards_.dense > 1; }
+  bool divides_gradients() const { return sharded() && shards_.gradients; }
+  /// Where copies divide layers' gradients: those of this rank's layers, by their unit; else empty.
+  const std::vector<LayerGradients>& layers() const { return layers_; }
+  /// Buffers in which layers' gradients are made: consecutive layers have different ones.
+  static constexpr std::size_t kRingBuffers = 2;
   /// The part of a bucket of equal parts that belongs to a rank of its copies, where there are shards.
   FlatRange part_of(std::size_t bucket, Shard shard) const;
   /// The ranges whose optimizer state a rank keeps: one of every bucket, which may be empty, or everything (in one
@@ -219,13 +256,15 @@ class ParameterStore {
   static std::vector<FlatRange> parts_in(const Parameter& parameter, const std::vector<FlatRange>& ranges);
 
  private:
-  Tensor allocate_flat(Buffer& buffer, Device& device, DType type) const;
+  static Tensor allocate_flat(Buffer& buffer, Device& device, std::int64_t elements, DType type);
   void allocate_constants(Device& device);
   void place_constants(Arena& arena);
   void set_views(Tensor values, Tensor gradients);
   void lay_out(Shards shards, std::int64_t bucket_elements);
   void close_bucket(Bucket& bucket);
-  Tensor joint(Tensor flat, int index, int count, std::int64_t columns) const;
+  void place_gradients();
+  std::int64_t place_of_made(std::int64_t element) const;
+  Tensor joint(Tensor flat, std::int64_t first, int index, int count, std::int64_t columns) const;
 
   struct Constant {
     std::string name;
@@ -238,10 +277,12 @@ class ParameterStore {
   std::vector<Constant> constants_;
   std::vector<ModelState> states_;
   Buffer constant_buffer_;
-  std::int64_t flat_elements_ = 0;
+  std::int64_t flat_elements_ = 0, gradient_elements_ = 0;
   Buffer value_buffer_, gradient_buffer_;
   Tensor values_, gradients_;
   std::vector<Bucket> buckets_;
+  int units_ = 0;
+  std::vector<LayerGradients> layers_;
   bool may_have_matrices_ = false;
   Shards shards_;
 };

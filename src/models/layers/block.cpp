@@ -29,6 +29,7 @@ Block::Block(ParameterBuilder& builder, const std::string& name, const BlockSize
       last_parameter_(static_cast<int>(builder.store().all().size()) - 1) {
   internal_check(!sizes.cross_attention || sizes.residual == Residual::sequential,
                  "cross-attention in a block of another form");
+  builder.store().mark_layer(first_parameter_, last_parameter_);
 }
 
 void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) const {
@@ -48,6 +49,7 @@ void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) con
 
 void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const Range range(context.ops.ranges(), "layer", layer_);
+  context.gradients_begin(store_->at(first_parameter_));
   if (recompute_) {
     const ArenaScope scope(context.scratch);
     // Memory that weight gradients read is given back here: they run at once.

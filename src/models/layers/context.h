@@ -8,6 +8,7 @@
 #include "base/core/attention_exchanges.h"
 #include "base/core/philox.h"
 #include "distributed/parallel/context_region.h"
+#include "distributed/parallel/gradient_ring.h"
 #include "distributed/parallel/parameter_all_gather.h"
 #include "distributed/parallel/tensor_region.h"
 #include "models/batch/micro_batch.h"
@@ -79,6 +80,7 @@ struct PassSettings {
   AttentionExchange exchange = AttentionExchange::gathered;  ///< by which context ranks see each other's rows
   /// If set: sums are started under each chunk's last backward; the caller finishes them.
   GradientReducer* gradient_reducer = nullptr;
+  GradientRing* gradient_ring = nullptr;  ///< if set: makes room for a layer's gradients in each backward of it
   ParameterAllGather* gathers = nullptr;  ///< if set: values may still be on their way when a forward begins
   /// f64, by term of the model's loss: forwards add the sums over their micro-batches, the same on every tensor rank.
   Tensor loss_sums = {};
@@ -121,9 +123,18 @@ struct Context {
     if (pass.gathers != nullptr) pass.gathers->wait_for(last.index);
   }
 
+  /// Before a backward of the layer whose first parameter this is.
+  void gradients_begin(const Parameter& first) const {
+    if (pass.gradient_ring == nullptr) return;
+    internal_check(!weight_gradients->deferred(), "a layer's divided gradients are made in one backward");
+    pass.gradient_ring->begin(first.index, ops);
+  }
   /// A backward adds nothing more to the gradients of this parameter and of those declared after it, but the products
   /// that it has handed to weight_gradients so far.
-  void gradients_ready(const Parameter& from) const { weight_gradients->complete_from(from.index); }
+  void gradients_ready(const Parameter& from) const {
+    if (pass.gradient_ring != nullptr) pass.gradient_ring->end(from.index);
+    weight_gradients->complete_from(from.index);
+  }
   /// Between long operations: moves along all that this rank has in flight, of whatever group: sums of the tensor
   /// ranks and of gradients, values on their way, what goes to neighbours in the pipeline.
   void progress() const { region.communicator().progress(); }

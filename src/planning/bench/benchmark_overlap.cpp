@@ -34,7 +34,7 @@ class WaitingCommunicator final : public CommunicatorDecorator {
 class OverlapJob {
  public:
   OverlapJob(const Config& config, int threads, Communicator& world)
-      : by_key_(config.parallel.data > 1 && !config.optimizer.distributed),
+      : by_key_(config.parallel.data > 1 && !config.optimizer.shares().state),
         world_(world, waits_),
         job_(config, cpu_compute(threads), world_) {}
 

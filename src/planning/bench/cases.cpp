@@ -133,7 +133,7 @@ std::vector<Case> overlap_cases() {
           layout("data 2, distributed optimizer",
                  [](Config& config) {
                    data2(config);
-                   config.optimizer.distributed = true;
+                   config.optimizer.share = "state";
                  }),
           layout("tensor 2", tensor2), layout("tensor 2, sequence parallel", [](Config& config) {
             tensor2(config);
@@ -153,7 +153,8 @@ std::vector<Case> memory_cases() {
     cases.push_back({option, "", training_config(gpt2_124m(1024), 64, edit)});
   };
   const auto guide = [](Config& config) {
-    config.parallel.sequence_parallel = config.optimizer.distributed = true;
+    config.parallel.sequence_parallel = true;
+    config.optimizer.share = "state";
     config.recompute.mode = "selective";
     bf16(config);
   };
@@ -167,7 +168,7 @@ std::vector<Case> memory_cases() {
   add("recompute full, 3 of 6 layers", [](Config& config) { config.recompute = {.mode = "full", .layers = 3}; });
   add("recompute full", [](Config& config) { config.recompute.mode = "full"; });
   add("bf16", bf16);
-  add("distributed optimizer", [](Config& config) { config.optimizer.distributed = true; });
+  add("distributed optimizer", [](Config& config) { config.optimizer.share = "state"; });
   add("micro-batches of 1", [](Config& config) { config.train.micro_batch_size = 1; });
   add("the guide's together", guide);
   add("the same, recompute full", [&](Config& config) {

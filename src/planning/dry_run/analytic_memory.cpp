@@ -55,12 +55,12 @@ double in_flight(const Config& config) {
 
 AnalyticMemory analytic_memory(const Config& config) {
   const ModelConfig& model = config.model;
-  const bool distributed = config.optimizer.distributed;
+  const ShareRow& share = config.optimizer.shares();
   AnalyticMemory published;
   const auto optimizer = static_cast<double>(sizeof(float) + 2 * size_of(config.optimizer.moments()));
   const auto context = static_cast<double>(config.parallel.context);
   const double copies = context * static_cast<double>(config.parallel.data);
-  published.bytes_per_parameter = 6 + optimizer / (distributed ? copies : 1);
+  published.bytes_per_parameter = 2 + 4 / share.parts_of_gradients(copies) + optimizer / share.parts_of_state(copies);
 
   const double s = static_cast<double>(model.sequence_length) / context;  // rows of a rank
   const auto b = static_cast<double>(config.train.micro_batch_size * model.task_choices);

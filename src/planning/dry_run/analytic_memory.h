@@ -11,8 +11,8 @@ namespace megatron {
 
 /// The memory of a rank of the first stage, which holds the most.
 struct AnalyticMemory {
-  /// Weights, gradients and Adam's state: 18, or 6 + 12/d with the distributed optimizer; 8 in place of the 12 with
-  /// moments in bf16.
+  /// Weights, gradients and Adam's state: 18, or 6 + 12/d where d copies divide the state, 2 + 16/d where
+  /// they divide gradients; 8 in place of the 12 with moments in bf16.
   double bytes_per_parameter = 0;
   std::string layer;       ///< the formula of a layer's activations per micro-batch
   double layer_bytes = 0;  ///< its value

@@ -57,8 +57,8 @@ void require_plannable(const Config& config, const GridShape& shape) {
          "train.batch_ramp_up has {} batch sizes with {} micro-batches in all on each data rank, too many to plan; "
          "raise its increment",
          counts.size(), all);
-  verify(!config.optimizer.distributed || layers * shape.data <= kMostShares, ErrorKind::configuration,
-         "optimizer.distributed shares {} layers among {} data ranks: too many to plan", layers, shape.data);
+  verify(!config.optimizer.shares().state || layers * shape.data <= kMostShares, ErrorKind::configuration,
+         "optimizer.share divides {} layers among {} data ranks: too many to plan", layers, shape.data);
   verify(std::int64_t{shape.ranks()} * shape.pipeline <= kMostRanksOfStages, ErrorKind::configuration,
          "{} ranks in {} pipeline stages are more than can be planned", shape.ranks(), shape.pipeline);
 }
@@ -169,6 +169,18 @@ std::string describe_failure(const Config& config) {
                      checkpoint.async ? "; a checkpoint counts when it is written" : "");
 }
 
+// The cost of dividing gradients, which grows with the micro-batches.
+std::string describe_share(const Config& config) {
+  const ShareRow& share = config.optimizer.shares();
+  const auto m = static_cast<double>(micro_batches_per_step(config));
+  if (!share.gradients || config.parallel.data * config.parallel.context == 1) return "";
+  return fmt::format(
+      "share     gradients of {} layers at a time are whole; in a step of {:g} micro-batches a rank sends {:g} numbers "
+      "for each "
+      "parameter of a layer, where optimizer.share = \"state\" sends {:g}\n",
+      ParameterStore::kRingBuffers, m, share.traffic(m), row_named(kShares, "state").traffic(m));
+}
+
 std::string describe_recomputation(const Config& config) {
   if (config.recompute.kind() == RecomputeMode::selective) {
     return fmt::format("recompute selective: layers do not keep {}\n",
@@ -237,11 +249,12 @@ std::string describe_idle_options(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   std::string text;
   const auto note = [&](bool idle, std::string_view option, std::string_view axis) {
-    if (idle) text += fmt::format("note      {} = true does nothing with {} 1\n", option, axis);
+    if (idle) text += fmt::format("note      {} does nothing with {} 1\n", option, axis);
   };
-  note(parallel.sequence_parallel && parallel.tensor == 1, "parallel.sequence_parallel", "tensor");
-  note(parallel.overlap_gradients && parallel.data == 1, "parallel.overlap_gradients", "data");
-  note(config.optimizer.distributed && parallel.data == 1, "optimizer.distributed", "data");
+  note(parallel.sequence_parallel && parallel.tensor == 1, "parallel.sequence_parallel = true", "tensor");
+  note(parallel.overlap_gradients && parallel.data == 1, "parallel.overlap_gradients = true", "data");
+  note(config.optimizer.shares().state && parallel.data * parallel.context == 1,
+       fmt::format("optimizer.share = \"{}\"", config.optimizer.share), "data");
   return text;
 }
 
@@ -307,6 +320,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   fmt::format_to(out, "per rank  {} parameters{}\n", fmt::join(held, " "), held.size() > 1 ? ", by stage" : "");
   text += config.optimizer_groups.empty() ? describe_momentum(config.optimizer) : wrapped(describe_groups(config));
   text += describe_recomputation(config);
+  text += describe_share(config);
   fmt::format_to(out, "memory per rank (the program's own buffers; resident: plus {} of program and libraries)\n",
                  program_bytes());
   fmt::format_to(out, fmt::runtime(kMemoryRow), "stage", "weights", "gradients", "optimizer", "activations", "comm.",

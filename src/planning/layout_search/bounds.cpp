@@ -17,7 +17,7 @@ Config one_rank(Config config, std::int64_t layers) {
   config.parallel.data = config.parallel.expert;
   config.parallel.schedule = kSchedules.front().name;
   config.parallel.layers_per_stage.clear();
-  config.optimizer.distributed = false;
+  config.optimizer.share = "none";
   config.train.batch_ramp_up = {};
   config.train.curriculum = {};
   config.train.global_batch_size = config.train.micro_batch_size * config.parallel.data;
@@ -65,7 +65,8 @@ const LayoutBounds::Layer* LayoutBounds::layer_of(const Config& config) {
     const MemoryPlan& memory = layout.played.front().memory;
     place->second.seconds += sign * step_time(layout, hardware_).costs.total();
     place->second.activations += sign * static_cast<double>(memory.activations);
-    place->second.states += sign * static_cast<double>(memory.weights + memory.gradients);
+    place->second.weights += sign * static_cast<double>(memory.weights);
+    place->second.gradients += sign * static_cast<double>(memory.gradients);
     place->second.optimizer += sign * static_cast<double>(memory.optimizer);
   }
   return &place->second;
@@ -97,8 +98,10 @@ double LayoutBounds::bytes(const Config& config) {
   const bool equal = config.model.layers / shape.pipeline % period_of(config.model) == 0;
   const double in_flight =
       equal ? std::min<double>(shape.pipeline, static_cast<double>(micro_batches_per_step(config))) : 0;
-  const double copies = config.optimizer.distributed ? shape.copies() : 1;
-  return layers * (layer->states + layer->optimizer / copies + in_flight * layer->activations);
+  const ShareRow& share = config.optimizer.shares();
+  const double gradients = layer->gradients / share.parts_of_gradients(shape.copies()),
+               optimizer = layer->optimizer / share.parts_of_state(shape.copies());
+  return layers * (layer->weights + gradients + optimizer + in_flight * layer->activations);
 }
 
 }  // namespace megatron

@@ -23,7 +23,8 @@ class LayoutBounds {
  private:
   /// One layer of one rank, forward and backward of a micro-batch: the average of those that repeat.
   struct Layer {
-    double seconds = 0, activations = 0, states = 0, optimizer = 0;  ///< the optimizer's state undivided
+    double seconds = 0, activations = 0, weights = 0;
+    double gradients = 0, optimizer = 0;  ///< undivided
   };
   /// Tensor, context and expert ranks, sequence parallelism, micro-batch size, recomputation.
   using Cut =

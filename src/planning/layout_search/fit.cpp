@@ -20,7 +20,7 @@ namespace {
 /// The keys whose values are tried. A mode without parts has none.
 constexpr std::string_view kFitKeys[][2] = {{"train", "micro_batch_size"}, {"recompute", "mode"},
                                             {"recompute", "parts"},        {"model", "head_chunks"},
-                                            {"optimizer", "distributed"},  {"optimizer", "moments_dtype"}};
+                                            {"optimizer", "share"},        {"optimizer", "moments_dtype"}};
 constexpr std::size_t kMostOthers = 4;
 constexpr std::int64_t kHeadChunks = 8;  ///< leave an eighth of the logits: more would save little
 
@@ -58,19 +58,27 @@ std::vector<std::int64_t> head_chunks(const Config& config) {
   return counts;
 }
 
+std::vector<std::string> shares(const Config& config) {
+  std::vector<std::string> names = {config.optimizer.share};
+  for (const ShareRow& row : kShares) {
+    if (row.name != config.optimizer.share) names.emplace_back(row.name);
+  }
+  return names;
+}
+
 /// Each combination that the rules allow on these ranks.
 std::vector<Config> combinations(const Config& config) {
   std::vector<Config> all;
   std::vector<std::string> types = {config.optimizer.moments_dtype};
   if (config.optimizer.moments() == DType::f32) types.emplace_back("bf16");
   for (const std::string& type : types) {
-    for (const bool distributed : {config.optimizer.distributed, !config.optimizer.distributed}) {
+    for (const std::string& share : shares(config)) {
       for (const RecomputeConfig& recompute : recomputations(config)) {
         for (const std::int64_t chunks : head_chunks(config)) {
           for (const std::int64_t size : micro_batches(config)) {
             Config one = config;
             one.optimizer.moments_dtype = type;
-            one.optimizer.distributed = distributed;
+            one.optimizer.share = share;
             one.recompute = recompute;
             one.model.head_chunks = chunks;
             one.train.micro_batch_size = size;

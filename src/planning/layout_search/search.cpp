@@ -108,12 +108,12 @@ class Enumeration {
   void options() {
     for (const bool sequence_parallel : {false, true}) {
       if (sequence_parallel && config_.parallel.tensor == 1) continue;
-      for (const bool distributed : {false, true}) {
-        if (distributed && config_.parallel.data * config_.parallel.context == 1) continue;
+      for (const ShareRow& share : kShares) {
+        if (share.state && config_.parallel.data * config_.parallel.context == 1) continue;
         for (const RecomputeConfig& recompute : recomputations_of_searches()) {
           if (!recompute.parts.empty() && !settings_.recompute_parts) continue;
           config_.parallel.sequence_parallel = sequence_parallel;
-          config_.optimizer.distributed = distributed;
+          config_.optimizer.share = share.name;
           config_.recompute = recompute;
           keep();
         }

@@ -14,7 +14,7 @@ namespace megatron {
 /// The keys that lay out a run on its ranks, in the order of their questions.
 inline constexpr std::string_view kLayoutKeys[] = {
     "parallel.tensor",         "parallel.sequence_parallel", "parallel.pipeline", "parallel.schedule",
-    "parallel.virtual_stages", "train.micro_batch_size",     "recompute.mode",    "optimizer.distributed"};
+    "parallel.virtual_stages", "train.micro_batch_size",     "recompute.mode",    "optimizer.share"};
 
 /// The rules' objections to the draft, as far as it is decided: violations that involve an undecided key are left out.
 /// Where the ranks and the batch are known but no choice of the undecided layout keys would do: why the smallest one

@@ -186,7 +186,7 @@ bool is_layout_key_asked(std::string_view name, const Draft& draft) {
   if (name == "parallel.sequence_parallel") return parallel.tensor > 1;
   if (name == "parallel.schedule") return parallel.pipeline > 1;
   if (name == "parallel.virtual_stages") return row_named(kSchedules, parallel.schedule).chunks;
-  if (name == "optimizer.distributed") return draft.ranks > parallel.tensor * parallel.pipeline;
+  if (name == "optimizer.share") return draft.ranks > parallel.tensor * parallel.pipeline;
   return true;
 }
 

@@ -137,16 +137,23 @@ class Findings {
 
 }  // namespace
 
+// By layer: a rank declares tables that layers share first, and the chunks of virtual stages one after the other.
+void BadTensors::add(const Parameter& parameter) {
+  const ModelPlace place{parameter.name, parameter.layer, parameter.index};
+  if (count == 0 || before(place, first)) first = place;
+  if (count == 0 || before(last, place)) last = place;
+  ++count;
+}
+
+bool has_bad_number(const ParameterPart& part, Device& device) {
+  std::vector<float> staging(static_cast<std::size_t>(std::min(kStagingElements, part.values.elements())));
+  return !all_finite(part.values, device, staging);
+}
+
 BadTensors find_bad_tensors(const std::vector<ParameterPart>& parts, Device& device) {
-  std::vector<float> staging(static_cast<std::size_t>(kStagingElements));
   BadTensors bad;
-  for (const auto& [parameter, values] : parts) {
-    if (all_finite(values, device, staging)) continue;
-    // By layer: a rank declares tables that layers share first, and the chunks of virtual stages one after the other.
-    const ModelPlace place{parameter->name, parameter->layer, parameter->index};
-    if (bad.count == 0 || before(place, bad.first)) bad.first = place;
-    if (bad.count == 0 || before(bad.last, place)) bad.last = place;
-    ++bad.count;
+  for (const ParameterPart& part : parts) {
+    if (has_bad_number(part, device)) bad.add(*part.parameter);
   }
   return bad;
 }

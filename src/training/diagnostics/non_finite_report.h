@@ -32,9 +32,13 @@ struct ModelPlace {
 struct BadTensors {
   std::int64_t count = 0;
   ModelPlace first, last;  ///< unless count is 0
+
+  /// Counts one more.
+  void add(const Parameter& parameter);
 };
 
-/// Reads all of them.
+/// Reads all of it.
+bool has_bad_number(const ParameterPart& part, Device& device);
 BadTensors find_bad_tensors(const std::vector<ParameterPart>& parts, Device& device);
 
 /// One rank's findings about a bad step.

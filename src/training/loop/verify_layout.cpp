@@ -34,7 +34,7 @@ Config one_rank(Config config) {
   config.parallel.data = 1;
   config.train.micro_batch_size = 1;
   config.recompute = RecomputeConfig{};
-  config.optimizer.distributed = false;
+  config.optimizer.share = "none";
   return config;
 }
 

@@ -173,12 +173,16 @@ std::vector<NamedState> Optimizer::all_states() const {
 void Optimizer::initialize(std::uint64_t seed) {
   seed_ = seed;
   if (has_master_copy()) {
-    const Tensor numbers = store_.gradients();  // f32, of the store's size, and of no other use yet
-    store_.draw_initial(ops_, seed, numbers);
-    for (const FlatRange& range : owned_) {
-      if (range.count > 0) ops_.copy(in(numbers, range), master(range));
+    ops_.fill(store_.values(), 0);
+    for (const Bucket& bucket : store_.buckets()) {
+      const Tensor numbers = store_.made_gradients(bucket);  // f32, of the bucket's size, and of no other use yet
+      store_.draw_initial(ops_, seed, bucket, numbers);
+      for (const FlatRange& range : owned_) {
+        const std::int64_t first = std::max(range.first, bucket.first), end = std::min(range.end(), bucket.end());
+        if (first < end) ops_.copy(numbers.slice(0, first - bucket.first, end - first), master({first, end - first}));
+      }
+      ops_.copy(numbers, in(store_.values(), bucket));
     }
-    ops_.copy(numbers, store_.values());
   } else {
     store_.draw_initial(ops_, seed, store_.values());
   }

@@ -130,7 +130,7 @@ class Optimizer {
   void list_matrices();
   void allocate(Device& device);
   Tensor master(const FlatRange& range) const;
-  Tensor gradients_of(const FlatRange& range) const { return store_.gradients().slice(0, range.first, range.count); }
+  Tensor gradients_of(const FlatRange& range) const { return store_.gradients_of(range); }
   const Section& section_of(const FlatRange& range) const;
   StateTensors states_in(const Section& section, const FlatRange& range) const;
   UpdateArgs update_of(const Part& part, const FlatRange& range, const UpdateSettings& settings, ConstTensor factor,

@@ -18,7 +18,10 @@ GridShape grid_shape(const Config& config) {
 }
 
 Shards optimizer_shards(const Config& config, const GridShape& shape) {
-  return config.optimizer.distributed ? all_copies(shape) : Shards{};
+  if (!config.optimizer.shares().state) return {};
+  Shards shards = all_copies(shape);
+  shards.gradients = config.optimizer.shares().gradients;
+  return shards;
 }
 
 }  // namespace megatron

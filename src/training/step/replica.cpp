@@ -112,6 +112,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   mark_matrices(store_, ParameterGroups(config), grid.shape().tensor);
   store_.allocate(device, config.precision.dtype(), optimizer_shards(config, grid.shape()));
   gradient_reducer_ = std::make_unique<GradientReducer>(grid, store_);
+  if (store_.divides_gradients()) gradient_ring_ = std::make_unique<GradientRing>(grid, store_);
   gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
   optimizer_ =
       std::make_unique<Optimizer>(store_, ParameterGroups(config), device, *backend.ops, gathers_.get(), &scratch_);
@@ -197,6 +198,7 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
                               .activation_type = config_.precision.dtype(),
                               .exchange = exchange_of(config_).kind,
                               .gradient_reducer = sums,
+                              .gradient_ring = gradient_ring_.get(),
                               .gathers = gathers_.get(),
                               .loss_sums = loss_sums_,
                               .gradient_scales = gradient_scales_,
@@ -211,6 +213,7 @@ StepSums Replica::forward_backward(std::span<const MicroBatch> micro_batches, st
                                    const LossScaling& loss, Timers& timers) {
   const bool under_backward = overlap_gradients_ || store_.sharded();
   play_training(micro_batches, step, loss, under_backward ? gradient_reducer_.get() : nullptr, timers);
+  if (gradient_ring_ != nullptr) gradient_ring_->finish(*backend_.ops);
   gradient_reducer_->finish(*backend_.ops, scratch_);
   StepSums sums{.losses = loss_sums_, .loss_counts = loss.counts, .loss_scale = loss.scale};
   if (routes_) sums.routes = {routes_->choices.view({routes_->choices.elements()}), routes_->least_gap};
@@ -244,27 +247,51 @@ void Replica::balance_experts() {
   }
 }
 
+// Divided gradients of a layer are only there as each of its backwards ends.
+BadTensors Replica::replay_gradients(std::span<const MicroBatch> micro_batches, std::int64_t step,
+                                     const LossScaling& loss, Timers& timers) {
+  std::vector<bool> bad(store_.all().size());
+  const auto look = [&](const Parameter& parameter) {
+    const auto index = static_cast<std::size_t>(parameter.index);
+    bad[index] = bad[index] || has_bad_number({&parameter, parameter.gradient}, *backend_.device);
+  };
+  if (gradient_ring_ != nullptr) {
+    gradient_ring_->look_instead([&](const LayerGradients& layer) {
+      const int unit = store_.at(layer.first_parameter).unit;
+      for (const Parameter& parameter : store_.all()) {
+        if (parameter.unit == unit) look(parameter);
+      }
+    });
+  }
+  play_training(micro_batches, step, loss, nullptr, timers);
+  if (gradient_ring_ != nullptr) gradient_ring_->look_instead({});
+  BadTensors tensors;
+  for (const Parameter& parameter : store_.all()) {
+    if (!store_.divides_gradients() || parameter.unit == kNone) look(parameter);
+    if (bad[static_cast<std::size_t>(parameter.index)]) tensors.add(parameter);
+  }
+  return tensors;
+}
+
 NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> micro_batches, std::int64_t step,
                                                   const LossScaling& loss, Timers& timers) {
   wait_for_values();
   Device& device = *backend_.device;
-  std::vector<ParameterPart> masters, values, sums, own;  // with shards, a rank has masters and sums of what it updates
+  std::vector<ParameterPart> masters, values, sums;  // with shards, a rank has masters and sums of what it updates
   for (const Parameter& parameter : store_.all()) {
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
       masters.push_back({&parameter, optimizer_->state(part).master});
-      sums.push_back({&parameter, store_.gradients().slice(0, part.first, part.count)});
+      sums.push_back({&parameter, store_.gradients_of(part)});
     }
     values.push_back({&parameter, parameter.value});
-    own.push_back({&parameter, parameter.gradient});
   }
   NonFiniteReport bad;
   bad.loss = !finite_losses();
   bad.masters = find_bad_tensors(masters, device);
   bad.values = find_bad_tensors(values, device);
   bad.gradients = find_bad_tensors(sums, device);
-  play_training(micro_batches, step, loss, nullptr, timers);
+  bad.replayed_gradients = replay_gradients(micro_batches, step, loss, timers);
   bad.replayed_loss = !finite_losses();
-  bad.replayed_gradients = find_bad_tensors(own, device);
   return bad;
 }
 
@@ -346,7 +373,7 @@ std::vector<TensorSlice> Replica::summed_gradients() const {
   for (const Parameter& parameter : store_.all()) {
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
       slices.push_back({parameter.name, parameter.global_shape, parameter.box, part.first - parameter.first, part.count,
-                        store_.gradients().slice(0, part.first, part.count)});
+                        store_.gradients_of(part)});
     }
   }
   return slices;

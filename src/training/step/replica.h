@@ -12,6 +12,7 @@
 #include "base/core/timers.h"
 #include "config/schema/config.h"
 #include "distributed/parallel/gradient_reducer.h"
+#include "distributed/parallel/gradient_ring.h"
 #include "models/families/family.h"
 #include "training/diagnostics/non_finite_report.h"
 #include "training/optimizer/optimizer.h"
@@ -57,7 +58,7 @@ class Replica {
   StepSums forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
                             Timers& timers);
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out. With
-  /// optimizer.distributed they are reduce-scattered during the backward either way.
+  /// optimizer.share = "state" or "gradients" they are reduce-scattered during the backward either way.
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
   struct Update {
     Losses loss;               ///< the terms are valid until the next step or evaluation
@@ -126,6 +127,9 @@ class Replica {
   std::vector<const std::vector<Action>*> action_lists() const;
   void play_training(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
                      GradientReducer* sums, Timers& timers);
+  /// Plays the step again, with no sums over copies: this rank's own gradients that have a bad number.
+  BadTensors replay_gradients(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
+                              Timers& timers);
   /// Sums the losses over the stages; on every rank of the pipeline then.
   void sum_losses_over_stages();
   PassSettings evaluation_settings();
@@ -149,6 +153,7 @@ class Replica {
   Stages chunks_;
   std::unique_ptr<PipelineExecutor> executor_;
   std::unique_ptr<GradientReducer> gradient_reducer_;
+  std::unique_ptr<GradientRing> gradient_ring_;  // if copies divide layers' gradients
   std::unique_ptr<ParameterAllGather> gathers_;
   Buffer scratch_memory_;
   Arena scratch_;  // the losses at its bottom, and what routers count

@@ -105,9 +105,12 @@ TEST_CASE("published memory: ours for bf16 except masks that we do not keep") {
     CHECK(of_layers(3) - of_layers(2) == analytic_memory(config).layer_bytes - masks + statistics);
   }
 
-  config.optimizer.distributed = true;
+  config.optimizer.share = "state";
   config.parallel.data = 4;
   CHECK(analytic_memory(config).bytes_per_parameter == 9);
+  config.optimizer.share = "gradients";
+  CHECK(analytic_memory(config).bytes_per_parameter == 6);
+  config.optimizer.share = "state";
   config.optimizer.moments_dtype = "bf16";
   CHECK(analytic_memory(config).bytes_per_parameter == 8);
 }

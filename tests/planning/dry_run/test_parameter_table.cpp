@@ -88,11 +88,11 @@ TEST_CASE("parameter table: a GPT with a tied table on tensor 2, pipeline 2") {
 
 TEST_CASE("parameter table: every family has the plan's total and one order") {
   const Layout layout = GENERATE(
-      Layout{.tensor = 2, .data = 2, .pipeline = 2, .distributed = true},
+      Layout{.tensor = 2, .data = 2, .pipeline = 2, .share = "state"},
       Layout{.tensor = 4, .pipeline = 2, .sequence_parallel = true, .variant = like_llama},
       Layout{.pipeline = 2, .schedule = "interleaved", .virtual_stages = 2, .compute = "bf16"},
       Layout{.tensor = 2, .pipeline = 2, .variant = like_bert},
-      Layout{.pipeline = 4, .distributed = true, .variant = like_megatron_bert},
+      Layout{.pipeline = 4, .share = "state", .variant = like_megatron_bert},
       Layout{.tensor = 2, .pipeline = 4, .variant = like_t5}, Layout{.pipeline = 2, .variant = like_megatron_t5},
       Layout{.data = 4, .pipeline = 2, .variant = with_balanced_experts, .expert = 4},
       Layout{.tensor = 2, .data = 2, .sequence_parallel = true, .variant = with_shared_experts, .expert = 2},
@@ -117,12 +117,8 @@ TEST_CASE("parameter table: every family has the plan's total and one order") {
 }
 
 TEST_CASE("parameter table: keys that ranks share, bf16, a divided optimizer") {
-  const std::string table = parameter_table(config_of({.tensor = 4,
-                                                       .data = 2,
-                                                       .sequence_parallel = true,
-                                                       .distributed = true,
-                                                       .compute = "bf16",
-                                                       .variant = like_llama}));
+  const std::string table = parameter_table(config_of(
+      {.tensor = 4, .data = 2, .sequence_parallel = true, .share = "state", .compute = "bf16", .variant = like_llama}));
   CHECK(row_of(table, "name") == "shape cut values stage update role decay copies state elements");
   CHECK(row_of(table, "layers.0.attention.query.weight") ==
         "[32, 32] rows over tensor bf16 0 adamw matrix yes 2 1/2 1024");
@@ -135,7 +131,7 @@ TEST_CASE("parameter table: experts by expert rank, and biases that none trains"
   const std::string table = parameter_table(config_of({.tensor = 2,
                                                        .data = 4,
                                                        .sequence_parallel = true,
-                                                       .distributed = true,
+                                                       .share = "state",
                                                        .optimizer = "sgd",
                                                        .variant = with_balanced_experts,
                                                        .expert = 2}));
@@ -156,7 +152,7 @@ TEST_CASE("parameter table: Muon has hidden matrices, AdamW all others") {
   CHECK(row_of(table, "layers.0.attention.query.bias").find(" adamw vector ") != std::string::npos);
   CHECK(row_of(table, "layers.0.attention_norm.weight").find(" adamw norm ") != std::string::npos);
   // One of the copies keeps the state of what is updated as a whole.
-  const std::string shared = parameter_table(config_of({.data = 2, .distributed = true, .optimizer = "muon"}));
+  const std::string shared = parameter_table(config_of({.data = 2, .share = "state", .optimizer = "muon"}));
   CHECK(row_of(shared, "layers.0.attention.query.weight") == "[32, 32] whole 0 muon matrix yes 2 one of 2 1024");
   CHECK(row_of(shared, "embedding.word.weight").find(" 2 1/2 ") != std::string::npos);
 }

@@ -95,7 +95,8 @@ TEST_CASE("plan: a stage has the memory of its fullest copies") {
   Config config = planned_run();
   config.train.global_batch_size = 6;
   config.optimizer.name = "muon";
-  config.optimizer.distributed = config.checkpoint.async = true;
+  config.checkpoint.async = true;
+  config.optimizer.share = "state";
   const Config whole = resolved(config, 3);
   const MemoryPlan first = plan_memory(whole, grid_shape(whole), {});
   const MemoryPlan stage = plan_stages(whole, grid_shape(whole)).at(0);
@@ -199,15 +200,24 @@ TEST_CASE("plan text: what a run keeps and when it ends early") {
 
 TEST_CASE("plan text: options without effect are noted") {
   Config config = planned_run();
-  config.parallel.sequence_parallel = config.parallel.overlap_gradients = config.optimizer.distributed = true;
+  config.parallel.sequence_parallel = config.parallel.overlap_gradients = true;
+  config.optimizer.share = "state";
   const std::string plan = plan_of(config, 1);
   CHECK_THAT(plan, Contains("note      parallel.sequence_parallel = true does nothing with tensor 1\n") &&
                        Contains("note      parallel.overlap_gradients = true does nothing with data 1\n") &&
-                       Contains("note      optimizer.distributed = true does nothing with data 1\n"));
+                       Contains("note      optimizer.share = \"state\" does nothing with data 1\n"));
   config.parallel.tensor = 2;
   const std::string on_four = plan_of(config, 4);
   CHECK(line(on_four, "note") == "");
   CHECK(line(on_four, "grid") == "4 ranks = tensor 2 x data 2 x pipeline 1 (tensor fastest), sequence parallel");
+}
+
+TEST_CASE("plan text: what divided gradients send is said") {
+  Config config = planned_run();
+  config.optimizer.share = "gradients";
+  CHECK(line(plan_of(config, 1), "share") == "");
+  CHECK_THAT(plan_of(config, 1), Contains("note      optimizer.share = \"gradients\" does nothing with data 1\n"));
+  CHECK_THAT(line(plan_of(config, 2), "share"), Contains("gradients of 2 layers at a time are whole"));
 }
 
 TEST_CASE("plan text: data ranks that share experts out") {

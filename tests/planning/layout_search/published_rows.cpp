@@ -86,7 +86,7 @@ Config PublishedRow::config() const {
   config.precision.compute = generation == Generation::megatron_2024 ? "bf16" : "fp16";
   config.recompute.mode = full_recomputation ? "full" : "none";
   config.parallel.sequence_parallel = !full_recomputation && tensor > 1;
-  config.optimizer.distributed = generation == Generation::megatron_2024;
+  config.optimizer.share = generation == Generation::megatron_2024 ? "state" : "none";
   config.run.device = "cuda";
   config.run.communication = "nccl";
   resolve(config, static_cast<int>(gpus), nullptr);

@@ -100,7 +100,7 @@ TEST_CASE("no layout takes less memory or time than its bounds") {
         if (one.parallel.expert > 1 && parallel.tensor > 1) one.parallel.sequence_parallel = true;
         one.train.micro_batch_size = micro_batch;
         one.recompute.mode = recompute;
-        one.optimizer.distributed = distributed;
+        one.optimizer.share = distributed ? "state" : "none";
         resolve(one, 8, nullptr);
         const RecordedLayout played = record_layout(one, hardware.ranks_per_node);
         const double bytes = bounds.bytes(one), seconds = bounds.seconds(one);

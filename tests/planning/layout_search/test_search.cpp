@@ -63,7 +63,7 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
       config.parallel.virtual_stages = each.chunks;
       config.parallel.schedule = each.schedule;
       config.parallel.sequence_parallel = each.sequence_parallel;
-      config.optimizer.distributed = each.distributed;
+      config.optimizer.share = each.distributed ? "state" : "none";
       config.recompute.mode = each.recompute;
       config.train.micro_batch_size = each.micro_batch;
       config.run.device = device;

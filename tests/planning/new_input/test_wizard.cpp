@@ -119,17 +119,12 @@ TEST_CASE("new file: a batch too small for all ranks leads to shared layers") {
 
 TEST_CASE("new file: wrong answers are refused in the schema's words and retried") {
   ScriptedUser user;
-  user.answers = {{"model.family", {"gtp", "gpt"}},
-                  {"model.layers", {"0", "four", "6"}},
-                  {"model.attention_heads", {"3", "4"}},
-                  {"ranks", {"none", "0", "8"}},
-                  {"train.global_batch_size", {"12"}},
-                  {"length", {"hours", "tokens"}},
-                  {"learning_rate.peak", {"1e-50", "2e-3"}},
-                  {"learning_rate.minimum", {"3e-3", "2e-4"}},
-                  {"parallel.tensor", {"3", "16", "2"}},
-                  {"parallel.pipeline", {"4", "2"}},
-                  {"optimizer.distributed", {"perhaps", "yes"}}};
+  user.answers = {{"model.family", {"gtp", "gpt"}},          {"model.layers", {"0", "four", "6"}},
+                  {"model.attention_heads", {"3", "4"}},     {"ranks", {"none", "0", "8"}},
+                  {"train.global_batch_size", {"12"}},       {"length", {"hours", "tokens"}},
+                  {"learning_rate.peak", {"1e-50", "2e-3"}}, {"learning_rate.minimum", {"3e-3", "2e-4"}},
+                  {"parallel.tensor", {"3", "16", "2"}},     {"parallel.pipeline", {"4", "2"}},
+                  {"optimizer.share", {"perhaps", "state"}}};
   const Config config = made(user);
   const std::string heard = in_one_line(user.heard);
   for (const char* message :
@@ -144,7 +139,7 @@ TEST_CASE("new file: wrong answers are refused in the schema's words and retried
         "error: model.attention_heads = 4 is not divisible by parallel.tensor = 3; possible: 1, 2, 4",
         "error: model.attention_heads = 4 is not divisible by parallel.tensor = 16",
         "error: model.layers = 6 is not divisible by parallel.pipeline = 4; possible: 1, 2, 3, 6",
-        "error: optimizer.distributed: expected true or false, got string \"perhaps\""}) {
+        "error: optimizer.share = \"perhaps\" is not one of \"none\", \"state\", \"gradients\""}) {
     CAPTURE(message);
     CHECK(heard.find(message) != std::string::npos);
   }
@@ -152,7 +147,7 @@ TEST_CASE("new file: wrong answers are refused in the schema's words and retried
   CHECK(config.train.tokens == 1000 * 12 * 128);
   CHECK(config.parallel.tensor == 2);
   CHECK(config.parallel.pipeline == 2);
-  CHECK(config.optimizer.distributed);
+  CHECK(config.optimizer.shares().state);
 }
 
 TEST_CASE("new file: a batch or layout that cannot be divided is refused at once") {
@@ -273,7 +268,7 @@ TEST_CASE("new file: questions that have one answer are left out") {
   const auto asked = [&](const char* name) {
     return std::find(user.questions.begin(), user.questions.end(), name) != user.questions.end();
   };
-  for (const char* name : {"parallel.tensor", "parallel.pipeline", "parallel.schedule", "optimizer.distributed",
+  for (const char* name : {"parallel.tensor", "parallel.pipeline", "parallel.schedule", "optimizer.share",
                            "model.decoder_layers", "hardware", "learning_rate.wsd_decay_steps", "train.tokens"}) {
     CAPTURE(name);
     CHECK_FALSE(asked(name));

@@ -33,7 +33,7 @@ Config config_of(const Flip& flip) {
   config.parallel.data = flip.shape.data;
   config.parallel.pipeline = flip.shape.pipeline;
   config.parallel.sequence_parallel = flip.sequence_parallel;
-  config.optimizer.distributed = flip.distributed;
+  config.optimizer.share = flip.distributed ? "state" : "none";
   if (flip.hurt == Hurt::master) config.precision.compute = "bf16";
   flip.variant(config.model);
   return config;

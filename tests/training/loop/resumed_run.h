@@ -80,7 +80,7 @@ inline std::vector<std::string> require_no_trace_of_breaks(const Config& config,
 struct Mode {
   const char* name;
   int tensor = 1, data = 1, pipeline = 1;
-  bool distributed = false;
+  const char* share = "none";
   const char* compute = "fp32";
   bool sequence_parallel = false;
   std::int64_t virtual_stages = 1;
@@ -93,7 +93,7 @@ inline Config with_mode(Config config, const Mode& mode) {
   config.parallel.sequence_parallel = mode.sequence_parallel;
   config.parallel.virtual_stages = mode.virtual_stages;
   if (mode.virtual_stages > 1) config.parallel.schedule = "interleaved";
-  config.optimizer.distributed = mode.distributed;
+  config.optimizer.share = mode.share;
   config.precision.compute = mode.compute;
   return config;
 }

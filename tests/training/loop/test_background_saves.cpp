@@ -93,7 +93,7 @@ TEST_CASE("background saves: checkpoints and numbers equal those of a waiting ru
   run.config.parallel.tensor = layout.tensor;
   run.config.parallel.data = layout.data;
   run.config.parallel.pipeline = layout.pipeline;
-  run.config.optimizer.distributed = layout.distributed;
+  run.config.optimizer.share = layout.distributed ? "state" : "none";
   run.config.run.device = layout.device;
   run.config.precision.compute = layout.compute;
   const LoopResult waiting = run.run(false);
@@ -178,7 +178,7 @@ TEST_CASE("background saves: copied memory is planned to the byte on every rank"
   run.config.parallel.data = 3;
   run.config.train.global_batch_size = 12;
   run.config.parallel.pipeline = 2;
-  run.config.optimizer.distributed = distributed;
+  run.config.optimizer.share = distributed ? "state" : "none";
   run.config.optimizer.name = rule;
   run.config.run.device = device;
   on_ranks(6, run.config, [](const Rank& rank) {
@@ -197,7 +197,7 @@ TEST_CASE("background saves: copied memory is planned to the byte on every rank"
     constexpr Partial kBytesSaved{"bytes that a copy saves", Group::copies, Reduce::maximum};
     const auto most = static_cast<std::size_t>(grid.copies().all_reduce_value(static_cast<double>(bytes), kBytesSaved));
     internal_check(
-        !config.optimizer.distributed || (separate ? fullest.host - fullest_without.host : fullest.snapshot) == most,
+        !config.optimizer.shares().state || (separate ? fullest.host - fullest_without.host : fullest.snapshot) == most,
         "the fullest copy is planned with another number of bytes");
     internal_check(separate ? used.host >= bytes && used.snapshot == 0 : used.snapshot == bytes, "it is not held");
   });

@@ -23,7 +23,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Layout {
   int tensor = 1, pipeline = 1, data = 1;
-  bool overlap = false, sequence_parallel = false, distributed = false;
+  bool overlap = false, sequence_parallel = false;
+  const char* share = "none";
 };
 
 Config config_of(const ShardFolder& folder, const Layout& layout, const char* directory) {
@@ -33,7 +34,7 @@ Config config_of(const ShardFolder& folder, const Layout& layout, const char* di
   config.parallel.data = layout.data;
   config.parallel.overlap_gradients = layout.overlap;
   config.parallel.sequence_parallel = layout.sequence_parallel;
-  config.optimizer.distributed = layout.distributed;
+  config.optimizer.share = layout.share;
   config.data.train = make_corpus(folder);
   config.train.steps = kSteps;
   config.learning_rate.peak = 1e-3;
@@ -105,10 +106,11 @@ TEST_CASE("bad steps: NaN on one rank makes every rank skip and names the rank",
       {{.data = 2, .overlap = true}, 1, "from embedding.word.weight on rank 1 ("},
       {{.tensor = 2, .pipeline = 2, .data = 2}, 7, "from embedding.word.weight on rank 2 ("},
       {{.tensor = 2, .pipeline = 2, .data = 2, .sequence_parallel = true}, 2, "from embedding.word.weight on rank 2 ("},
-      {{.data = 4, .distributed = true}, 3, "from layers.2.mlp.down.weight on rank 3 ("},  // it has sums from there on
-      {{.tensor = 2, .pipeline = 2, .data = 2, .overlap = true, .sequence_parallel = true, .distributed = true},
+      {{.data = 4, .share = "state"}, 3, "from layers.2.mlp.down.weight on rank 3 ("},  // it has sums from there on
+      {{.tensor = 2, .pipeline = 2, .data = 2, .overlap = true, .sequence_parallel = true, .share = "state"},
        5,
        "from embedding.word.weight on rank 0 ("},
+      {{.data = 4, .share = "gradients"}, 3, "from embedding.word.weight on rank 3 ("},  // it has a part of each bucket
       {{.pipeline = 4, .data = 2}, 4, "from embedding.word.weight on rank 0 ("},
   };
   for (const Case& c : cases) {
@@ -150,7 +152,8 @@ TEST_CASE("bad steps: a bad gradient that another tensor rank counts is skipped"
   for (const bool distributed : {false, true}) {
     CAPTURE(distributed);
     const ShardFolder folder;
-    Config config = config_of(folder, {.tensor = 2, .data = distributed ? 2 : 1, .distributed = distributed}, "run");
+    Config config =
+        config_of(folder, {.tensor = 2, .data = distributed ? 2 : 1, .share = distributed ? "state" : "none"}, "run");
     config.train.check_replicas_every = 0;
     const LoopResult result = run_loop(config, [&](InjectedOps& ops, const ProcessGrid& grid) {
       const int micro_batches = 8 / grid.data().size(), norms_a_pass = 9;

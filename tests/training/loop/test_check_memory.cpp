@@ -45,13 +45,13 @@ TEST_CASE("check memory: a checked step keeps back what was planned") {
   const ShardFolder folder;
   Config sharded = small_run(folder, 1, 1), rows = small_run(folder, 2, 2);
   sharded.run.device = rows.run.device = "cuda";
-  sharded.optimizer.distributed = true;
+  sharded.optimizer.share = "state";
   rows.parallel.sequence_parallel = true;
   const std::string rule = GENERATE("adamw", "muon");
   sharded.optimizer.name = rule;
   run_as_threads(2, [&](Communicator& world) { require_planned(sharded, world); });
   run_as_threads(4, [&](Communicator& world) { require_planned(rows, world); });
-  rows.optimizer.distributed = true;
+  rows.optimizer.share = "state";
   run_as_threads(8, [&](Communicator& world) { require_planned(rows, world); });
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("check memory: a checked step keeps back what was planned") {
 TEST_CASE("check memory: --verify refuses what fits without the check alone") {
   const ShardFolder folder;
   Config config = small_run(folder, 1, 1);
-  config.optimizer.distributed = true;
+  config.optimizer.share = "state";
   const auto verify_with = [&](bool check) {
     run_as_threads(2, [&](Communicator& world) {
       std::vector<std::string> warnings;

@@ -24,10 +24,10 @@ struct Row {
 const Row kRows[] = {
     {"one rank", 1, 1, 1, [](Config&) {}},
     {"bf16 on the cube", 2, 2, 2, [](Config& config) { config.precision.compute = "bf16"; }},
-    {"a distributed optimizer", 1, 1, 4, [](Config& config) { config.optimizer.distributed = true; }},
+    {"a distributed optimizer", 1, 1, 4, [](Config& config) { config.optimizer.share = "state"; }},
     {"distributed on tensor ranks", 2, 1, 2,
      [](Config& config) {
-       config.optimizer.distributed = true;
+       config.optimizer.share = "state";
        config.precision.compute = "fp16";
      }},
     {"SGD without momentum", 1, 2, 1,

@@ -122,7 +122,7 @@ void all_told_nothing(const LoopResult& result) {
 
 void in_halves(Config& c) {
   c.precision.compute = "bf16";
-  c.optimizer.distributed = true;
+  c.optimizer.share = "state";
 }
 void interleaved(Config& c) {
   c.parallel.schedule = "interleaved";

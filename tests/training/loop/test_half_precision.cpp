@@ -174,7 +174,7 @@ TEST_CASE("fp16: parameters too large for 16 bits are named as that", "[fault-34
     Config config = tiny_config();
     config.precision.compute = "fp16";
     config.parallel.pipeline = config.parallel.data = 2;
-    config.optimizer.distributed = distributed;
+    config.optimizer.share = distributed ? "state" : "none";
     std::vector<std::string> told(4);
     run_as_threads(4, [&](Communicator& world) {
       const ProcessGrid grid(world, grid_shape(config));
@@ -205,7 +205,7 @@ TEST_CASE("fp16: a run resumes within a loss scale's window bit by bit", "[fault
   const ShardFolder folder;
   Config config = fp16_config(folder, "straight");
   config.parallel.tensor = config.parallel.data = 2;
-  config.optimizer.distributed = true;
+  config.optimizer.share = "state";
   config.precision.initial_loss_scale = 0x1p26;
   config.precision.loss_scale_window = 4;
   config.train.steps = 16;

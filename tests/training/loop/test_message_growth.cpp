@@ -74,7 +74,7 @@ Config with_all_axes(const ShardFolder& folder, int ranks) {
   config.train.global_batch_size = 8 * ranks / (side * side);
   config.train.steps = 2;
   config.parallel.sequence_parallel = true;
-  config.optimizer.distributed = true;
+  config.optimizer.share = "state";
   return config;
 }
 

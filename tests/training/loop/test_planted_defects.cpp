@@ -140,7 +140,7 @@ TEST_CASE("--verify finds a micro-batch that was lost for another") {
 TEST_CASE("--verify finds gathered parameters in the wrong order") {
   const ShardFolder folder;
   Config config = small_run(folder, 1, 1);
-  config.optimizer.distributed = true;
+  config.optimizer.share = "state";
   Planted defect;
   defect.communication.group = "data";
   defect.communication.swaps_gathered_parts = true;

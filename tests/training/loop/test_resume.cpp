@@ -111,7 +111,7 @@ TEST_CASE("a run is resumed with the optimizer that it began with, or refused", 
   require_error(ErrorKind::checkpoint, {"optimizer.name = \"sgd\", this run has \"lion\"", "initialize_from"},
                 [&] { train(lion, at(folder.file("sgd"), 2), folder.file("other")); });
   // Equal parts of AdamW's states are not those of whole matrices, nor the other way round.
-  const Config equal_parts = with_mode(config, {"", 1, 2, 1, true});
+  const Config equal_parts = with_mode(config, {"", 1, 2, 1, "state"});
   Config matrices = equal_parts;
   matrices.optimizer.name = "muon";
   train(equal_parts, "", folder.file("equal parts"));
@@ -141,8 +141,8 @@ TEST_CASE("resume: groups of parameters keep their rules, or are refused", "[fau
   const Config plain = small_run(folder);
   Config grouped = plain;
   grouped.optimizer_groups = {group_of({"embedding", "vector"}, "sgd")};
-  require_no_trace_of_breaks(with_mode(grouped, {"", 1, 2, 2, true}), folder, "groups, distributed");
-  require_no_trace_of_breaks(with_mode(grouped, {"", 2, 1, 2, false, "bf16"}), folder, "groups");
+  require_no_trace_of_breaks(with_mode(grouped, {"", 1, 2, 2, "state"}), folder, "groups, distributed");
+  require_no_trace_of_breaks(with_mode(grouped, {"", 2, 1, 2, "none", "bf16"}), folder, "groups");
   const std::string saved = at(folder.file("groups"), 2), other = folder.file("other");
   // The same rules, said in another way, and with other factors.
   Config same = grouped;

@@ -99,8 +99,9 @@ TEST_CASE("resume: every way of keeping the optimizer's state trains on", "[faul
   const ShardFolder folder;
   Config config = small_run(folder);
   const Mode mode =
-      GENERATE(Mode{"data 2", 1, 2, 1, true}, Mode{"data 4, pipeline 2", 1, 4, 2, true},
-               Mode{"sequence", 2, 2, 2, true, "fp32", true}, Mode{"interleaved", 1, 2, 2, true, "fp32", false, 2});
+      GENERATE(Mode{"data 2", 1, 2, 1, "state"}, Mode{"gradients", 1, 4, 2, "gradients"},
+               Mode{"data 4, pipeline 2", 1, 4, 2, "state"}, Mode{"sequence", 2, 2, 2, "state", "fp32", true},
+               Mode{"interleaved", 1, 2, 2, "state", "fp32", false, 2});
   INFO(mode.name);
   config = with_mode(config, mode);
   require_no_trace_of_breaks(config, folder, "run");
@@ -122,13 +123,15 @@ TEST_CASE("resume: every way of keeping the optimizer's state trains on", "[faul
 TEST_CASE("resume: any layout and way of keeping state loads any other's save", "[fault-17]") {
   const ShardFolder folder;
   const std::vector<Mode> modes = {{"one rank"},
-                                   {"data 8, distributed", 1, 8, 1, true},
+                                   {"data 8, distributed", 1, 8, 1, "state"},
                                    {"2 x 2 x 2", 2, 2, 2},
-                                   {"sequence, distributed", 2, 2, 2, true, "fp32", true},
-                                   {"interleaved, distributed", 1, 4, 2, true, "fp32", false, 2},
-                                   {"bf16", 1, 2, 1, false, "bf16"},
-                                   {"bf16, distributed", 2, 2, 2, true, "bf16"},
-                                   {"fp16, distributed", 1, 4, 1, true, "fp16"}};
+                                   {"sequence, distributed", 2, 2, 2, "state", "fp32", true},
+                                   {"interleaved, distributed", 1, 4, 2, "state", "fp32", false, 2},
+                                   {"gradients divided", 2, 4, 1, "gradients"},
+                                   {"bf16", 1, 2, 1, "none", "bf16"},
+                                   {"bf16, gradients divided", 1, 2, 2, "gradients", "bf16"},
+                                   {"bf16, distributed", 2, 2, 2, "state", "bf16"},
+                                   {"fp16, distributed", 1, 4, 1, "state", "fp16"}};
   Config config = small_run(folder);
   config.train.steps = 2;
   train(config, "", folder.file("start"));
@@ -153,15 +156,15 @@ TEST_CASE("resume: shards of whole matrices load any other parts of Muon's state
   config.optimizer.name = "muon";
   config.train.global_batch_size = 12;
   config.train.steps = 3;
-  const Mode two{"data 2", 1, 2, 1, true}, three{"data 3", 1, 3, 1, true}, one{"one rank"};
+  const Mode two{"data 2", 1, 2, 1, "state"}, three{"data 3", 1, 3, 1, "state"}, one{"one rank"};
   const std::vector<std::string> lines = train(with_mode(config, two), "", folder.file("straight"));
   const std::string saved = at(folder.file("straight"), 2);
   const auto expected = whole_contents(saved), next = whole_contents(at(folder.file("straight"), 3));
   REQUIRE(expected.size() == 3 * (2 + 4 * 10 + 2) + 2 * (4 * 6));
   REQUIRE(next != expected);
   std::string from = saved;
-  for (const Mode& mode : {three, one, Mode{"every copy has all", 1, 4}, Mode{"tensor", 2, 3, 1, true, "fp32", true},
-                           Mode{"bf16", 1, 2, 2, true, "bf16"}, two}) {
+  for (const Mode& mode : {three, one, Mode{"every copy has all", 1, 4}, Mode{"tensor", 2, 3, 1, "state", "fp32", true},
+                           Mode{"bf16", 1, 2, 2, "state", "bf16"}, two}) {
     CAPTURE(mode.name);
     from = pass_on(with_mode(config, mode), from, folder.file(mode.name));
     CHECK(whole_contents(from) == expected);
@@ -188,7 +191,7 @@ TEST_CASE("resume: shards of whole matrices load any other parts of Muon's state
 
 TEST_CASE("resume: moments may be kept in another type from then on", "[fault-17]") {
   const ShardFolder folder;
-  const Mode mode = GENERATE(Mode{"one rank"}, Mode{"distributed", 2, 2, 1, true, "bf16"});
+  const Mode mode = GENERATE(Mode{"one rank"}, Mode{"distributed", 2, 2, 1, "state", "bf16"});
   INFO(mode.name);
   Config config = with_mode(small_run(folder), mode), narrow = config;
   narrow.optimizer.moments_dtype = "bf16";
@@ -212,7 +215,7 @@ TEST_CASE("resume: moments may be kept in another type from then on", "[fault-17
 
 TEST_CASE("resume: loads while the last update's values are on their way", "[fault-17]") {
   const ShardFolder folder;
-  Config config = with_mode(small_run(folder), {"", 1, 2, 2, true});
+  Config config = with_mode(small_run(folder), {"", 1, 2, 2, "state"});
   run_as_threads(4, [&](Communicator& world) {
     LateCommunicator late(world);
     TrainerOnRank rank(config, late);

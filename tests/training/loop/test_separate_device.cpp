@@ -31,7 +31,7 @@ Config config_of(const ShardFolder& folder, bool many_ranks) {
     config.parallel.tensor = config.parallel.pipeline = config.parallel.data = 2;
     config.parallel.sequence_parallel = true;
     config.parallel.overlap_gradients = true;
-    config.optimizer.distributed = true;
+    config.optimizer.share = "state";
   }
   config.data.train = config.data.validation = make_corpus(folder);
   config.train.steps = kSteps;

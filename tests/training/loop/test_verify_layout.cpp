@@ -47,7 +47,7 @@ TEST_CASE("verify: fp16 uses a fitting loss scale and compares without it") {
   const ShardFolder folder;
   Config config = small_run(folder, 2, 2);
   config.precision.compute = "fp16";
-  config.optimizer.distributed = true;
+  config.optimizer.share = "state";
   verify_on(8, config);
   require_error(ErrorKind::numerics, {"embedding.word.weight"}, [&] { verify_on(8, config, "tie 0"); });
   config = small_run(folder, 2, 1);
@@ -71,7 +71,7 @@ TEST_CASE("schedules and sharing are verified as the file has them") {
   verify_on(8, config);
   config.train.batch_ramp_up = {};
   config.train.curriculum = {"fixed_linear", 4, 4, 4, 2, {}, {}};
-  config.optimizer.distributed = true;  // gradients lie in slices
+  config.optimizer.share = "state";  // gradients lie in slices
   verify_on(8, config);
   config.optimizer.moments_dtype = "bf16";  // rounded alike on every layout, or updates would differ
   verify_on(8, config);
@@ -120,7 +120,7 @@ TEST_CASE("a gradient sum that is left out is found, and its parameter named") {
 TEST_CASE("verify: parameters that an update did not reach are found") {
   const ShardFolder folder;
   Config config = small_run(folder, 1, 1);
-  config.optimizer.distributed = true;
+  config.optimizer.share = "state";
   config.learning_rate.peak = 1e-9;
   require_error(ErrorKind::numerics, {"after step 3", "embedding.word.weight", "rank 1 ("},
                 [&] { verify_on(2, config, "data gathers"); });

@@ -19,7 +19,7 @@ struct Layout {
   double dropout = 0.1;
   RecomputeConfig recompute = {};
   BatchRampUp ramp_up = {};
-  bool distributed = false;
+  const char* share = "none";
   Curriculum curriculum = {};
   const char* optimizer = "adamw";
   double momentum = 0.9;
@@ -79,7 +79,7 @@ inline Config config_of(const Layout& layout) {
   config.train.micro_batch_size = layout.micro_batch;
   config.recompute = layout.recompute;
   config.train.batch_ramp_up = layout.ramp_up;
-  config.optimizer.distributed = layout.distributed;
+  config.optimizer.share = layout.share;
   config.train.curriculum = layout.curriculum;
   config.optimizer.name = layout.optimizer;
   config.optimizer.momentum = layout.momentum;

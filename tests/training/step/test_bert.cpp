@@ -33,7 +33,7 @@ Config config_of(const Layout& layout, void (*variant)(ModelConfig&)) {
   config.parallel.schedule = layout.schedule;
   config.parallel.virtual_stages = layout.schedule == std::string("interleaved") ? 2 : 1;
   config.parallel.sequence_parallel = layout.tensor > 1;
-  config.optimizer.distributed = layout.distributed;
+  config.optimizer.share = layout.distributed ? "state" : "none";
   return config;
 }
 

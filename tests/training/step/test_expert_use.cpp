@@ -83,7 +83,8 @@ TEST_CASE("experts: every choice is counted once, whatever the schedule") {
       {1, 2, 2, [](Config& c) { c.parallel.schedule = "zero_bubble"; }},
       {2, 2, 2,
        [](Config& c) {
-         c.parallel.sequence_parallel = c.optimizer.distributed = true;
+         c.parallel.sequence_parallel = true;
+         c.optimizer.share = "state";
          c.parallel.expert = 2;
          c.recompute.mode = "full";
        }},
@@ -192,7 +193,8 @@ TEST_CASE("choice bias: the same on every layout, and in the checkpoint once") {
   REQUIRE(biases(one).size() == 2);
   REQUIRE(one.gap > 1e-5);
   Config changed = config;
-  changed.parallel.sequence_parallel = changed.optimizer.distributed = true;
+  changed.parallel.sequence_parallel = true;
+  changed.optimizer.share = "state";
   changed.parallel.expert = 2;
   const TrainingTrace cube = train_tiny(changed, 2, 2, 2, 4);
   CHECK(cube.choices == one.choices);

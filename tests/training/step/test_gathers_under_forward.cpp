@@ -34,7 +34,7 @@ TEST_CASE("gathers: a forward begins while the last update's are in flight") {
   config.model.ffn_hidden_size = 2560;
   config.parallel.data = 2;
   config.parallel.pipeline = GENERATE(1, 2);
-  config.optimizer.distributed = true;
+  config.optimizer.share = "state";
   config.train.global_batch_size = config.train.micro_batch_size * 2;  // one forward a step
   config.train.steps = 4;
   config.train.evaluate_every = 2;
@@ -74,7 +74,7 @@ TEST_CASE("gathers: a forward begins while the last update's are in flight") {
 TEST_CASE("replica: only wait_for_values() waits for an update's gathers") {
   Config config = tiny_config();
   config.parallel.data = 2;
-  config.optimizer.distributed = true;
+  config.optimizer.share = "state";
   run_as_threads(2, [&](Communicator& threads) {
     WatchingCommunicator world(threads);
     const ProcessGrid grid(world, grid_shape(config));

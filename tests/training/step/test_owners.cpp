@@ -212,7 +212,7 @@ TEST_CASE("owners: GPT's parameters count and are written once on every grid", "
     model.vocab_multiple = extents.tensor;
     for (const bool distributed : {false, true}) {
       for (const bool tied : {false, true}) {
-        config.optimizer.distributed = distributed;
+        config.optimizer.share = distributed ? "state" : "none";
         model.tie_embeddings = tied;
         const GridShape shape = grid_shape(config);
         REQUIRE(shape.kv_replicas == extents.kv_replicas);

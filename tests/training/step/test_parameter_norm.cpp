@@ -51,7 +51,7 @@ Norms train(const Config& config) {
 Config with(const Config& of, const ParallelConfig& parallel, bool distributed) {
   Config config = of;
   config.parallel = parallel;
-  config.optimizer.distributed = distributed;
+  config.optimizer.share = distributed ? "state" : "none";
   return config;
 }
 

@@ -18,7 +18,7 @@ TEST_CASE("planned memory: data ranks differ in states and snapshots alone") {
   CAPTURE(rule);
   // Under sequence parallelism a learned table of positions is summed as well, by its owners alone.
   for (const bool learned : {false, true}) {
-    Config config = config_of({.tensor = 4, .data = 3, .sequence_parallel = true, .distributed = true});
+    Config config = config_of({.tensor = 4, .data = 3, .sequence_parallel = true, .share = "state"});
     variant(config.model);
     if (learned) config.model.position_embedding = "learned";
     config.train.global_batch_size = 6;
@@ -48,7 +48,7 @@ TEST_CASE("planned memory: data ranks differ in states and snapshots alone") {
 }
 
 TEST_CASE("planned memory: another copy than the first may save most") {
-  Config config = config_of({.data = 3, .distributed = true, .optimizer = "muon"});
+  Config config = config_of({.data = 3, .share = "state", .optimizer = "muon"});
   config.train.global_batch_size = 6;
   config.checkpoint.async = true;
   config.checkpoint.every_steps = 1;
@@ -64,13 +64,8 @@ TEST_CASE("planned memory: another copy than the first may save most") {
 TEST_CASE("planned memory: the first context rank holds as much as any") {
   const auto variant = GENERATE(like_llama, with_window, like_bert);
   const char* const exchange = GENERATE("gathered", "ring");
-  const Config config = config_of({.tensor = 2,
-                                   .data = 2,
-                                   .dropout = 0,
-                                   .distributed = true,
-                                   .variant = variant,
-                                   .context = 4,
-                                   .exchange = exchange});
+  const Config config = config_of(
+      {.tensor = 2, .data = 2, .dropout = 0, .share = "state", .variant = variant, .context = 4, .exchange = exchange});
   CAPTURE(exchange);
   const MemoryPlan first = plan_memory(config, grid_shape(config), {});
   for (int context = 1; context < 4; ++context) {

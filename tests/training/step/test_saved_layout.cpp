@@ -63,7 +63,7 @@ TEST_CASE("saved layout: experts over 1 and 2 and 4 ranks and back keep all byte
   with_balanced_experts(config.model);
   config.parallel.expert = 2;
   config.parallel.sequence_parallel = true;
-  config.optimizer.distributed = distributed;
+  config.optimizer.share = distributed ? "state" : "none";
   config.optimizer.name = rule;
   config.checkpoint.every_steps = 1;
   const std::vector<std::string> expected = numbers_after(run_loop(config), 1);
@@ -105,7 +105,7 @@ TEST_CASE("saved layout: 2x2x2 to 1x4 to 4x1 and back is the same bytes", "[trai
   const ShardFolder folder;
   Config config = run_on_the_cube(folder);
   if (one_group) with_one_group(config.model);
-  config.optimizer.distributed = distributed;
+  config.optimizer.share = distributed ? "state" : "none";
   config.parallel.virtual_stages = virtual_stages;
   if (virtual_stages > 1) config.parallel.schedule = "interleaved";
   const std::vector<std::string> expected = numbers_after(run_loop(config), 2);

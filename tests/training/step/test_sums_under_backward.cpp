@@ -22,7 +22,7 @@ Started play(bool overlap, bool distributed) {
   config.model.ffn_hidden_size = 2560;
   config.parallel.data = 2;
   config.parallel.overlap_gradients = overlap;
-  config.optimizer.distributed = distributed;
+  config.optimizer.share = distributed ? "state" : "none";
   config.train.global_batch_size = 4;
   CountingCommunicator world(0, 2);
   const ProcessGrid grid(world, {.data = 2});
