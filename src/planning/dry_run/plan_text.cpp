@@ -176,8 +176,7 @@ std::string describe_share(const Config& config) {
   if (!share.gradients || config.parallel.data * config.parallel.context == 1) return "";
   return fmt::format(
       "share     gradients of {} layers at a time are whole; in a step of {:g} micro-batches a rank sends {:g} numbers "
-      "for each "
-      "parameter of a layer, where optimizer.share = \"state\" sends {:g}\n",
+      "for each parameter of a layer, where optimizer.share = \"state\" sends {:g}\n",
       ParameterStore::kRingBuffers, m, share.traffic(m), row_named(kShares, "state").traffic(m));
 }
 

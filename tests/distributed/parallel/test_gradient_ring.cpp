@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "backend/ops/backends.h"
@@ -120,7 +121,7 @@ TEST_CASE("gradient ring: consecutive layers have different buffers") {
   declare_all(store);
   store.allocate_sizing(DType::f32, {4, 2, true}, 40);
   const std::vector<LayerGradients>& layers = store.layers();
-  REQUIRE(layers.size() == kLayers);
+  REQUIRE(layers.size() == std::size_t{kLayers});
   std::int64_t largest = 0, sums = 0;
   for (const Bucket& bucket : store.buckets()) {
     sums += bucket.unit == kNone ? bucket.count : bucket.count / (bucket.copies == CopyGroup::experts ? 2 : 4);
