@@ -58,7 +58,20 @@ TEST_CASE("divided gradients: what needs whole ones later is refused", "[config]
   CHECK(contains(refused({gradients, "optimizer.groups=[{names=[\"*\"], name=\"muon\"}]"}), "the rule \"muon\""));
 }
 
-TEST_CASE("the key that optimizer.share has the place of is refused by its name", "[config][fault-1]") {
+TEST_CASE("optimizer.distributed: read from older files, refused as an option", "[config][fault-1]") {
   CHECK(contains(error_of([] { parse_small({"optimizer.distributed=true"}); }),
                  "it is now optimizer.share = \"state\" (true) or \"none\" (false)"));
+  const auto read = [](const std::string& line, std::vector<std::string>& notes) {
+    std::string text = print_config(parse_small());
+    const std::string now = "share = \"none\"\n";
+    const auto at = text.find(now);
+    REQUIRE(at != std::string::npos);
+    return parse_config_text(text.replace(at, now.size(), line + "\n"), "old.toml", {}, &notes).optimizer.share;
+  };
+  std::vector<std::string> notes;
+  CHECK(read("distributed = true", notes) == "state");
+  REQUIRE(notes.size() == 1);
+  CHECK(contains(notes[0], "optimizer.distributed = true is read as optimizer.share = \"state\""));
+  CHECK(read("distributed = false", notes) == "none");
+  CHECK(contains(error_of([&] { read("distributed = 1", notes); }), "it is now optimizer.share"));
 }

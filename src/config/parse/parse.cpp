@@ -36,13 +36,18 @@ struct InputPosition {
   auto order() const { return std::tuple(source, line, column); }
 };
 
-/// A key of earlier versions and what has its place.
-struct Renamed {
-  std::string_view table, name, now;
+/// A switch of earlier versions, which files and checkpoints may have, and the values of the key that took its place.
+struct EarlierSwitch {
+  std::string_view table, name, now, when_true, when_false;
 };
-constexpr Renamed kRenamed[] = {
-    {"optimizer", "distributed", "it is now optimizer.share = \"state\" (true) or \"none\" (false)"},
-};
+constexpr EarlierSwitch kEarlierSwitches[] = {{"optimizer", "distributed", "share", "state", "none"}};
+
+const EarlierSwitch* find_earlier(std::string_view table, std::string_view name) {
+  for (const EarlierSwitch& earlier : kEarlierSwitches) {
+    if (table == earlier.table && name == earlier.name) return &earlier;
+  }
+  return nullptr;
+}
 
 struct Entry {
   const Key* key;
@@ -127,12 +132,23 @@ class Parser {
     if (!known) return unknown_key(place_of(name), "", table);
     for (auto&& [key_name, value] : *node.as_table()) {
       const Key* key = find_key(table, key_name.str());
-      if (key == nullptr) {
+      const EarlierSwitch* const earlier = key == nullptr ? find_earlier(table, key_name.str()) : nullptr;
+      if (earlier != nullptr && value.is_boolean()) {
+        read_earlier(*earlier, *value.value<bool>(), place_of(key_name));
+      } else if (key == nullptr) {
         unknown_key(place_of(key_name), table, std::string(key_name.str()));
       } else {
         entries_.push_back({key, &value, place_of(key_name)});
       }
     }
+  }
+
+  void read_earlier(const EarlierSwitch& earlier, bool on, const InputPosition& place) {
+    const std::string_view value = on ? earlier.when_true : earlier.when_false;
+    const toml::table& document = documents_.emplace_back(toml::table{{"value", value}});
+    entries_.push_back({find_key(earlier.table, earlier.now), document.get("value"), place});
+    notes_.push_back(fmt::format("{}: {}.{} = {} is read as {}.{} = \"{}\", which has its place now", place.text,
+                                 earlier.table, earlier.name, on, earlier.table, earlier.now, value));
   }
 
   static std::string keys_of_table(const std::string& table) {
@@ -144,9 +160,9 @@ class Parser {
   }
 
   void unknown_key(const InputPosition& place, const std::string& table, const std::string& name) {
-    for (const Renamed& renamed : kRenamed) {
-      if (table != renamed.table || name != renamed.name) continue;
-      return issue(place, fmt::format("unknown key '{}.{}'; {}", table, name, renamed.now));
+    if (const EarlierSwitch* const earlier = find_earlier(table, name)) {
+      return issue(place, fmt::format("unknown key '{}.{}'; it is now {}.{} = \"{}\" (true) or \"{}\" (false)", table,
+                                      name, table, earlier->now, earlier->when_true, earlier->when_false));
     }
     const std::string near = suggest_key(table, name);
     issue(place,
