@@ -150,6 +150,7 @@ void over_a_ring(Config& c) {
   c.parallel.context = 2;
   c.parallel.context_exchange = "ring";
   c.parallel.sequence_parallel = true;
+  c.model.attention_dropout = 0;
   c.optimizer.distributed = true;
   c.data.reset_attention_mask = c.data.reset_position_ids = true;
 }
