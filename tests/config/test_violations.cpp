@@ -1,5 +1,7 @@
 // Rules between keys: layouts that do not divide, choices that exclude each other.
+#include "config/parse/parse.h"
 #include "config/rules/rules.h"
+#include "config/schema/print.h"
 #include "config/schema/schema.h"
 #include "config_support.h"
 

@@ -151,7 +151,7 @@ void over_a_ring(Config& c) {
   c.parallel.context_exchange = "ring";
   c.parallel.sequence_parallel = true;
   c.model.attention_dropout = 0;
-  c.optimizer.distributed = true;
+  c.optimizer.share = "state";
   c.data.reset_attention_mask = c.data.reset_position_ids = true;
 }
 void over_all_rows(Config& c) {
