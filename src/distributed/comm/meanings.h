@@ -35,7 +35,7 @@ inline constexpr Partial kMostOfExpert{"tokens of an expert, the most of a tenso
                                        Reduce::maximum};
 inline constexpr Partial kMostOfExpertRanks{"tokens of an expert, the most of a rank", Group::expert, Reduce::maximum};
 
-// Of samples whose rows context ranks divide, and whose places in experts they share out.
+// Samples whose rows context ranks divide, and whose places in experts they share out.
 inline constexpr Divided kChoicesOfRows{"experts that a rank's rows chose", Group::context, Reduce::sum,
                                         Equal::by_chance};
 inline constexpr Divided kGatesOfRows{"gates of a rank's rows", Group::context, Reduce::sum, Equal::by_chance};
