@@ -35,6 +35,14 @@ inline constexpr Partial kMostOfExpert{"tokens of an expert, the most of a tenso
                                        Reduce::maximum};
 inline constexpr Partial kMostOfExpertRanks{"tokens of an expert, the most of a rank", Group::expert, Reduce::maximum};
 
+// Samples whose rows context ranks divide, and whose places in experts they share out.
+inline constexpr Divided kChoicesOfRows{"experts that a rank's rows chose", Group::context, Reduce::sum,
+                                        Equal::by_chance};
+inline constexpr Divided kGatesOfRows{"gates of a rank's rows", Group::context, Reduce::sum, Equal::by_chance};
+inline constexpr Divided kRowsOfPlaces{"rows of a rank, for the places of all", Group::context};
+inline constexpr Partial kPlaceShares{"what a rank's places add to rows", Group::context};
+inline constexpr Partial kPlaceGateShares{"what a rank's places add to the gradient of gates", Group::context};
+
 // Losses and their counts. 64-bit floats: a few numbers each.
 inline constexpr Partial kTargetCounts{"targets of a rank's samples", Group::control, Reduce::sum, Equal::by_chance};
 inline constexpr Replicated kLossCounts{"counts that the loss is a mean over", Group::world};

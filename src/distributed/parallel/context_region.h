@@ -6,6 +6,7 @@
 #include "backend/ops/ops.h"
 #include "backend/tensor/memory.h"
 #include "base/core/zig_zag.h"
+#include "distributed/comm/meaning.h"
 #include "distributed/comm/process_grid.h"
 
 namespace megatron {
@@ -24,9 +25,14 @@ class ContextRegion {
   Tensor chunk(Tensor whole, std::int64_t i) const { return nth_chunk(whole, cut_.chunk(i)); }
 
   /// Sets the chunks of all ranks in `whole`, in which this rank's own are set.
-  void gather(Ops& ops, Arena& scratch, Tensor whole) const;
+  void gather(Ops& ops, Arena& scratch, Tensor whole, const Holding<Hold::divided>& said) const;
   /// Sums up `whole` over the ranks, in their order: this rank's own chunks are sums then, and the others anything.
-  void reduce_scatter(Ops& ops, Arena& scratch, Tensor whole) const;
+  void reduce_scatter(Ops& ops, Arena& scratch, Tensor whole, const Holding<Hold::partial>& said) const;
+
+  /// Sets `whole` to the rows of all ranks, of which `own` are this rank's. Both are contiguous, of any dtype.
+  void gather_rows(Ops& ops, Arena& scratch, ConstTensor own, Tensor whole, const Holding<Hold::divided>& said) const;
+  /// Sets `own` to this rank's rows of the sum of `whole` over the ranks. Leaves anything in `whole`.
+  void sum_rows(Ops& ops, Arena& scratch, Tensor whole, Tensor own, const Holding<Hold::partial>& said) const;
 
   /// Exchanges a share of heads of each rank's rows for all rows of this rank's share. `parts` [s, b, heads, d]: half i
   /// of it is of this rank's chunk i, rank by rank the heads of each. Sets `whole` [s, b, heads, d].

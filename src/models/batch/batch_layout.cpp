@@ -115,14 +115,21 @@ BatchLayout BatchLayout::divided(const ZigZag& cut, bool whole_rows) const {
                             .shape = FieldShape::chunks_by_samples,
                             .source = FieldSource::row_numbers});
   if (!whole_rows) return divided;
-  divided.fields.push_back({.name = "positions of all rows",
-                            .view = &Rows::whole_positions,
-                            .shape = FieldShape::whole_rows,
-                            .source = FieldSource::row_numbers});
+  divided = divided.with_whole_positions();
   for (BatchField& field : divided.fields) {
     if (field.shape == FieldShape::samples_by_rows) field.shape = FieldShape::samples_by_whole_rows;
   }
   return divided;
+}
+
+BatchLayout BatchLayout::with_whole_positions() const {
+  BatchLayout layout = *this;
+  if (!sizes.cut.cuts() || find(&Rows::whole_positions) != nullptr) return layout;
+  layout.fields.push_back({.name = "positions of all rows",
+                           .view = &Rows::whole_positions,
+                           .shape = FieldShape::whole_rows,
+                           .source = FieldSource::row_numbers});
+  return layout;
 }
 
 BatchLayout BatchLayout::whole() const {

@@ -78,6 +78,8 @@ struct BatchLayout {
   /// One rank's rows of these whole sequences, and where its chunks start. A cut that cuts nothing changes nothing.
   /// `whole_rows`: attention has all rows, and is told of their positions and documents.
   BatchLayout divided(const ZigZag& cut, bool whole_rows = false) const;
+  /// Gives a rank's layout also the positions of all rows, for experts that take them in any order.
+  BatchLayout with_whole_positions() const;
   /// Back again.
   BatchLayout whole() const;
 };

@@ -72,8 +72,10 @@ const ModelFamily& family_of(const ModelConfig& model) {
 }
 
 BatchLayout batch_layout_of_rank(const ModelFamily& family, const Config& config, int context_rank) {
-  return family.batch_layout(config).divided({static_cast<int>(config.parallel.context), context_rank},
-                                             exchange_of(config).whole_rows);
+  const BatchLayout layout = family.batch_layout(config).divided(
+      {static_cast<int>(config.parallel.context), context_rank}, exchange_of(config).whole_rows);
+  const MoeConfig& moe = config.model.moe;
+  return moe.experts > 0 && moe.drops() == ExpertDrop::random ? layout.with_whole_positions() : layout;
 }
 
 FlopsPerToken flops_per_token(const ModelConfig& model, RecomputedLayers recomputed, std::int64_t sequence) {

@@ -118,6 +118,13 @@ struct Context {
   /// Rows of the stream that the layer at work is on.
   const Rows& rows() const { return micro_batch.rows(stream); }
 
+  /// Whether other context ranks have rows of the same samples.
+  bool divided() const { return context_region != nullptr && context_region->divided(); }
+  int context_ranks() const { return divided() ? context_region->cut().ranks : 1; }
+  int context_rank() const { return divided() ? context_region->cut().rank : 0; }
+  /// Rows of whole sequences of this stream, of all context ranks.
+  std::int64_t whole_sequence() const { return rows().sequence * context_ranks(); }
+
   /// Before a forward reads the values of parameters up to this one, in the order of declaration.
   void wait_for(const Parameter& last) const {
     if (pass.gathers != nullptr) pass.gathers->wait_for(last.index);
@@ -174,12 +181,12 @@ struct Context {
     return dropout;
   }
 
-  /// The order in which a layer's experts take the tokens of a sample: by chance in training, else by position.
+  /// The order in which a layer's experts take the tokens of a whole sample: by chance in training, else by position.
   PlaceOrder place_order(std::int64_t layer) const {
     if (!pass.training) return {};
     return {.random = true,
             .key = random_key(pass.seed, pass.step, random_site(LayerSite::place_order, layer)),
-            .positions = rows().positions,
+            .positions = divided() ? rows().whole_positions : rows().positions,
             .first_sample = micro_batch.first_sample};
   }
 

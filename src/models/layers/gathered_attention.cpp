@@ -23,13 +23,13 @@ KeysAndValues gather(Context& context, const AttentionChunks& chunks, const Cons
     copy_rows(context.ops, chunks.chunk(k, i), own.keys());
     copy_rows(context.ops, chunks.chunk(v, i), own.values());
   }
-  chunks.region().gather(context.ops, context.scratch, whole.all);
+  chunks.region().gather(context.ops, context.scratch, whole.all, kKeysOfRows);
   return whole;
 }
 
 void reduce_scatter(Context& context, const AttentionChunks& chunks, const KeysAndValues& gradients, const Tensor& dk,
                     const Tensor& dv) {
-  chunks.region().reduce_scatter(context.ops, context.scratch, gradients.all);
+  chunks.region().reduce_scatter(context.ops, context.scratch, gradients.all, kKeyGradientShares);
   for (std::int64_t i = 0; i < 2; ++i) {
     const KeysAndValues own(chunks.region().chunk(gradients.all, i));
     copy_rows(context.ops, own.keys(), chunks.chunk(dk, i));

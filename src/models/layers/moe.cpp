@@ -33,22 +33,54 @@ Moe::Moe(ParameterBuilder& builder, const std::string& name, const MoeSizes& siz
       experts_(declare_experts(builder, name + ".experts", sizes)) {}
 
 ExpertSlots Moe::layout(const Context& context) const {
-  const std::int64_t s = context.rows().sequence;
+  const std::int64_t s = context.whole_sequence();
   const double factor = context.pass.training ? sizes_.capacity_factor : sizes_.evaluation_capacity_factor;
   const std::int64_t capacity = context.pass.experts_take_all ? s : capacity_of(sizes_, s, factor);
-  // Expert ranks exchange each token once, though every tensor rank has it: each sends its part of the places.
-  return {.experts = sizes_.router.experts,
-          .capacity = capacity,
-          .parts = exchanges() ? context.region.size() : 1,
-          .groups = ranks_->size()};
+  // Expert ranks exchange each token once, though every tensor rank has it: each sends its part of the places. Context
+  // ranks share the places out too, so that each computes as much, wherever the tokens lie.
+  return {.experts = sizes_.router.experts, .capacity = capacity, .parts = parts(context), .groups = ranks_->size()};
+}
+
+std::int64_t Moe::parts(const Context& context) const {
+  return context.context_ranks() * tensor_parts(context);
 }
 
 std::int64_t Moe::own_slots(const Router::Saved& routes, const Context& context) const {
-  return exact_division(routes.entries.elements(), exchanges() ? context.region.size() : 1, "slots over tensor ranks");
+  return exact_division(routes.entries.elements(), parts(context), "slots over context and tensor ranks");
 }
 
 std::int64_t Moe::first_slot(const Router::Saved& routes, const Context& context) const {
-  return exchanges() ? context.region.rank() * own_slots(routes, context) : 0;
+  const std::int64_t part = context.context_rank() * tensor_parts(context) + (exchanges() ? context.region.rank() : 0);
+  return part * own_slots(routes, context);
+}
+
+ConstTensor Moe::enter(Context& context, ConstTensor x) const {
+  return whole_samples(context, context.region.enter(context.scratch, x));
+}
+
+ConstTensor Moe::whole_samples(Context& context, ConstTensor rows) const {
+  if (!context.divided()) return rows;
+  const Tensor whole = context.scratch.allocate("rows of whole samples",
+                                                {context.whole_sequence(), rows.dim(1), rows.dim(2)}, rows.dtype());
+  context.context_region->gather_rows(context.ops, context.scratch, rows, whole, kRowsOfPlaces);
+  return whole;
+}
+
+void Moe::leave(Context& context, ConstTensor slots, ConstTensor gates, const Router::Saved& routes,
+                const Holding<Hold::partial>& said, Tensor y) const {
+  const ArenaScope scope(context.scratch);
+  const Tensor share = context.region.partial_sum_buffer(context.scratch, y);
+  const Tensor whole = context.divided() ? context.scratch.allocate(
+                                               "shares of whole samples",
+                                               {context.whole_sequence(), share.dim(1), share.dim(2)}, share.dtype())
+                                         : share;
+  context.ops.combine_rows({.x = slots,
+                            .slots = as_matrix(routes.slots),
+                            .first_slot = first_slot(routes, context),
+                            .gates = gates,
+                            .y = as_matrix(whole)});
+  if (context.divided()) context.context_region->sum_rows(context.ops, context.scratch, whole, share, kPlaceShares);
+  context.region.start_leave(share, y, said).wait();
 }
 
 ConstTensor Moe::own_entries(const Router::Saved& routes, const Context& context) const {
@@ -94,7 +126,7 @@ void Moe::activate(Context& context, ConstTensor x, Saved& saved) const {
   const std::int64_t experts = experts_.count(), h = x.dim(2), b = x.dim(1);
   const DType type = context.pass.activation_type;
   Arena& keep = *context.saved;
-  const std::int64_t rows = layout.parts * layout.groups * layout.part_capacity() * b;  // one expert's
+  const std::int64_t rows = tensor_parts(context) * layout.groups * layout.part_capacity() * b;  // one expert's
   saved.x = x;
   saved.routes = router_.make_saved(context, layout);
   saved.inputs = keep.allocate("expert inputs", {experts, rows, h}, type);
@@ -102,8 +134,9 @@ void Moe::activate(Context& context, ConstTensor x, Saved& saved) const {
   saved.outputs = keep.allocate("expert outputs", {own_slots(saved.routes, context), h}, type);
 
   const ArenaScope scope(context.scratch);
-  const ConstTensor whole = context.region.enter(context.scratch, x);
-  router_.forward(context, whole, layout, saved.routes);
+  const ConstTensor rows_here = context.region.enter(context.scratch, x);
+  router_.forward(context, rows_here, layout, saved.routes);
+  const ConstTensor whole = whole_samples(context, rows_here);
   const Tensor sent =
       exchanges() ? context.scratch.allocate("tokens for experts", saved.outputs.shape(), type) : saved.inputs;
   context.ops.dispatch_rows({.x = as_matrix(whole),
@@ -121,20 +154,29 @@ void Moe::activate(Context& context, ConstTensor x, Saved& saved) const {
 
 void Moe::project(Context& context, const Saved& saved, Tensor y) const {
   if (dropless()) return project_rounds(context, saved, y);
+  leave(context, saved.outputs, as_matrix(saved.routes.whole_gates), saved.routes, kOutputShares, y);
+}
+
+void Moe::gates_backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dgates) const {
   const ArenaScope scope(context.scratch);
-  const Tensor share = context.region.partial_sum_buffer(context.scratch, y);
-  context.ops.combine_rows({.x = saved.outputs,
-                            .slots = as_matrix(saved.routes.slots),
-                            .first_slot = first_slot(saved.routes, context),
-                            .gates = as_matrix(saved.routes.gates),
-                            .y = as_matrix(share)});
-  context.region.start_leave(share, y, kOutputShares).wait();
+  const Tensor whole = context.divided() ? context.scratch.allocate("gradient of gates of whole samples",
+                                                                    saved.routes.whole_gates.shape(), DType::f32)
+                                         : dgates;
+  context.ops.combine_gates_backward({.x = saved.outputs,
+                                      .slots = as_matrix(saved.routes.slots),
+                                      .first_slot = first_slot(saved.routes, context),
+                                      .dy = as_matrix(dy),
+                                      .dgates = as_matrix(whole)});
+  if (context.region.size() > 1) context.region.communicator().all_reduce(whole, kGateShares);
+  if (context.divided()) {
+    context.context_region->sum_rows(context.ops, context.scratch, whole, dgates, kPlaceGateShares);
+  }
 }
 
 void Moe::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   if (dropless()) return backward_rounds(context, dy, saved, dx);
   const ArenaScope scope(context.scratch);
-  const std::int64_t experts = experts_.count(), first = first_slot(saved.routes, context);
+  const std::int64_t experts = experts_.count();
   const DType type = saved.outputs.dtype();
   const Tensor dgates = context.scratch.allocate("gradient of gates", saved.routes.gates.shape(), DType::f32);
   // The gradient of the experts' outputs, which are read once more before it is set.
@@ -147,18 +189,13 @@ void Moe::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor 
   const Tensor dslots = context.scratch.allocate("gradient of tokens for experts", saved.outputs.shape(), type);
   {
     const ArenaScope inner(context.scratch);
-    const ConstTensor whole = context.region.enter(context.scratch, dy);
-    context.ops.combine_gates_backward({.x = saved.outputs,
-                                        .slots = as_matrix(saved.routes.slots),
-                                        .first_slot = first,
-                                        .dy = as_matrix(whole),
-                                        .dgates = as_matrix(dgates)});
-    if (context.region.size() > 1) context.region.communicator().all_reduce(dgates, kGateShares);
+    const ConstTensor whole = enter(context, dy);
+    gates_backward(context, whole, saved, dgates);
     const Tensor sent =
         exchanges() ? context.scratch.allocate("gradients for experts", saved.outputs.shape(), type) : douts;
     context.ops.dispatch_rows({.x = as_matrix(whole),
                                .entries = own_entries(saved.routes, context),
-                               .gates = as_matrix(saved.routes.gates),
+                               .gates = as_matrix(saved.routes.whole_gates),
                                .top_k = sizes_.router.top_k,
                                .y = as_matrix(sent)});
     const Inner shared = allocate_inner(context, saved.inputs.dim(1), /*all=*/false);
@@ -170,13 +207,7 @@ void Moe::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor 
       experts_.backward(context, i, dout, input, made.up, made.activated, dinput);
     });
   }
-  {
-    const ArenaScope inner(context.scratch);
-    const Tensor share = context.region.partial_sum_buffer(context.scratch, dx);
-    context.ops.combine_rows(
-        {.x = dslots, .slots = as_matrix(saved.routes.slots), .first_slot = first, .gates = {}, .y = as_matrix(share)});
-    context.region.start_leave(share, dx, kInputGradientShares).wait();
-  }
+  leave(context, dslots, {}, saved.routes, kInputGradientShares, dx);
   router_.backward(context, dgates, saved.x, saved.routes, dx);
 }
 

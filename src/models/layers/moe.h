@@ -48,10 +48,22 @@ class Moe {
   ExpertSlots layout(const Context& context) const;
   bool exchanges() const { return ranks_->size() > 1; }
   bool dropless() const { return sizes_.buffer > 0; }
-  /// Slots that this tensor rank sends and adds up: all, or its part where there are expert ranks.
+  /// Parts of an expert's places that tensor ranks send: theirs where there are expert ranks, else the whole.
+  std::int64_t tensor_parts(const Context& context) const { return exchanges() ? context.region.size() : 1; }
+  std::int64_t parts(const Context& context) const;  ///< the same, of context ranks too
+  /// Slots that this rank sends and adds up: all, or its part.
   std::int64_t own_slots(const Router::Saved& routes, const Context& context) const;
   std::int64_t first_slot(const Router::Saved& routes, const Context& context) const;
   ConstTensor own_entries(const Router::Saved& routes, const Context& context) const;
+  /// The whole samples of x [s(/t), b, h]: x, or gathered into scratch.
+  ConstTensor enter(Context& context, ConstTensor x) const;
+  /// The same of rows [s, b, h] of all tensor ranks.
+  ConstTensor whole_samples(Context& context, ConstTensor rows) const;
+  /// Sets y [s(/t), b, h] to the sum of what all ranks' slots [own slots, h] add to its rows, by gates or as they are.
+  void leave(Context& context, ConstTensor slots, ConstTensor gates, const Router::Saved& routes,
+             const Holding<Hold::partial>& said, Tensor y) const;
+  /// Sets dgates [s, b, k]; dy are whole samples.
+  void gates_backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dgates) const;
   /// Tensors between the matrices of one expert, of its [rows, h].
   struct Inner {
     Tensor up, activated;

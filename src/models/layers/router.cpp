@@ -36,7 +36,10 @@ Router::Saved Router::make_saved(Context& context, const ExpertSlots& layout) co
   saved.log_sums = keep.allocate("router log sums", {s * b}, DType::f32);
   saved.chosen = keep.allocate("chosen experts", {s, b, k}, DType::i32);
   if (layout.capacity > 0) {
-    saved.slots = keep.allocate("slots of tokens", {s, b, k}, DType::i32);
+    const std::int64_t whole = context.whole_sequence();
+    saved.whole_gates =
+        context.divided() ? keep.allocate("gates of whole samples", {whole, b, k}, DType::f32) : saved.gates;
+    saved.slots = keep.allocate("slots of tokens", {whole, b, k}, DType::i32);
     saved.entries = keep.allocate("tokens of slots", {layout.count(b)}, DType::i32);
   }
   saved.counts = keep.allocate("tokens per expert", {b, experts}, DType::i32);
@@ -62,18 +65,34 @@ void Router::forward(Context& context, ConstTensor x, const ExpertSlots& layout,
                              .log_sums = saved.log_sums,
                              .gaps = gaps,
                              .renormalize = sizes_.renormalize});
-  context.ops.plan_routes({.chosen = saved.chosen,
+  ConstTensor chosen = saved.chosen;
+  if (context.divided()) {
+    const Tensor whole = context.scratch.allocate("experts of whole samples",
+                                                  {context.whole_sequence(), chosen.dim(1), chosen.dim(2)}, DType::i32);
+    context.context_region->gather_rows(context.ops, context.scratch, chosen, whole, kChoicesOfRows);
+    chosen = whole;
+    if (saved.whole_gates) {
+      context.context_region->gather_rows(context.ops, context.scratch, saved.gates, saved.whole_gates, kGatesOfRows);
+    }
+  }
+  context.ops.plan_routes({.chosen = chosen,
                            .layout = layout,
                            .order = sizes_.random_drop ? context.place_order(layer_) : PlaceOrder(),
                            .slots = saved.slots,
                            .entries = saved.entries,
                            .counts = saved.counts});
   if (tally != nullptr) {
+    // All context ranks have the counts of whole samples: one of them adds these up.
+    const bool first = context.context_rank() == 0;
+    const Tensor choices =
+        first ? tally->choices.slice(0, sizes_.row, 1)
+              : context.scratch.allocate("choices that another rank counts", {1, sizes_.experts + 1}, DType::f64);
+    if (!first) context.ops.fill(choices, 0);
     context.ops.tally_routes({.counts = saved.counts,
                               .gaps = gaps,
                               // Where no places were planned, the experts take all tokens of a sample.
-                              .capacity = layout.capacity > 0 ? layout.capacity : context.rows().sequence,
-                              .choices = tally->choices.slice(0, sizes_.row, 1),
+                              .capacity = layout.capacity > 0 ? layout.capacity : context.whole_sequence(),
+                              .choices = choices,
                               .least_gap = tally->least_gap});
   }
   const auto sum_of = [&](int term) { return term == kNone ? Tensor() : context.loss_sum(term); };
@@ -83,6 +102,7 @@ void Router::forward(Context& context, ConstTensor x, const ExpertSlots& layout,
                             .counts = saved.counts,
                             .log_sums = saved.log_sums,
                             .top_k = sizes_.top_k,
+                            .sequence = context.whole_sequence(),
                             .balance = balance,
                             .z = z});
 }
@@ -99,6 +119,7 @@ void Router::backward(Context& context, ConstTensor dgates, ConstTensor x, const
                               .counts = saved.counts,
                               .log_sums = saved.log_sums,
                               .dgates = as_matrix(dgates),
+                              .sequence = context.whole_sequence(),
                               .dlogits = as_matrix(dlogits),
                               .renormalize = sizes_.renormalize,
                               .balance_scale = scale_of(sizes_.balance_term),

@@ -1,7 +1,8 @@
 // Router of a mixture of experts: chooses for each token its experts and their weights, and places in these experts.
 //
 // All decisions are made within a sample: an expert takes at most `capacity` tokens of each, so that neither the
-// micro-batch size nor the layout changes what is chosen. Every tensor rank decides on all rows, from the same numbers.
+// micro-batch size nor the layout changes what is chosen. Every tensor rank decides on all rows, from the same numbers;
+// context ranks choose for their rows, tell each other, and place all: S is a whole sequence, s this context rank's.
 // Tokens that find no place add nothing. Terms of the loss: balance (Fedus et al. 2021) and z (Zoph et al. 2022).
 #pragma once
 
@@ -29,9 +30,11 @@ class Router {
     Tensor probabilities;  ///< f32 [s, b, E]
     Tensor gates;          ///< f32 [s, b, k]: weights of the chosen experts
     Tensor log_sums;       ///< f32 [s·b]
-    Tensor chosen, slots;  ///< i32 [s, b, k]: experts, and the slots in them; -1: none
+    Tensor chosen;         ///< i32 [s, b, k]: experts
+    Tensor whole_gates;    ///< f32 [S, b, k]: `gates` unless context ranks divide the sequence; absent without places
+    Tensor slots;          ///< i32 [S, b, k]: the slots in the experts; -1: none
     Tensor entries;        ///< i32 [slots]: row · k + choice of what lies in a slot; -1: nothing
-    Tensor counts;         ///< i32 [b, E]: tokens that chose an expert
+    Tensor counts;         ///< i32 [b, E]: tokens of whole samples that chose an expert
   };
 
   /// Declares NAME.weight [E, h] and perhaps NAME.choice_bias [E]; `layer` is the global index.
@@ -42,8 +45,8 @@ class Router {
   /// In context.saved, for the rows of the stream at work. Of a layout without places no slots and entries: the caller
   /// places the tokens.
   Saved make_saved(Context& context, const ExpertSlots& layout) const;
-  /// x [s, b, h], all rows. Sets what `saved` views, and adds the sums of its terms to the loss and its choices to
-  /// PassSettings::routes.
+  /// x [s, b, h], all rows of the context rank. Collective over the context ranks. Sets what `saved` views, and adds
+  /// the sums of its terms to the loss and its choices to PassSettings::routes.
   void forward(Context& context, ConstTensor x, const ExpertSlots& layout, const Saved& saved) const;
   /// Adds to dx [s(/t), b, h] the gradient through the choice's weights, dgates f32 [s, b, k], and through the terms of
   /// the loss. x [s(/t), b, h]: this rank's rows of forward's.
