@@ -7,7 +7,6 @@
 #include "config/parse/presets.h"
 #include "config/schema/print.h"
 #include "config/schema/schema.h"
-#include "config/schema/unsupported.h"
 #include "config_support.h"
 
 using namespace megatron;
@@ -136,71 +135,6 @@ TEST_CASE("every input file survives print and parse, before and after resolving
     CHECK(again(config) == config);
     resolve(config, ranks, &data);
     CHECK(again(config) == config);
-  }
-}
-
-TEST_CASE("training refuses by name what is to come", "[config]") {
-  CHECK(error_of([] { reject_unsupported_keys(parse_small()); }).empty());
-  for (const char* supported : {"parallel.schedule=gpipe",
-                                "parallel.sequence_parallel=true",
-                                "checkpoint.load=x",
-                                "checkpoint.initialize_from=x",
-                                "checkpoint.every_minutes=1",
-                                "train.evaluate_every=epoch",
-                                "train.curriculum={schedule=\"fixed_linear\", start=8, steps=5}",
-                                "train.batch_ramp_up={start = 2, increment = 2, samples = 10}",
-                                "learning_rate.decay=inverse_sqrt",
-                                "run.device=cuda",
-                                "run.communication=nccl",
-                                "parallel.pipeline=2",
-                                "parallel.context=2",
-                                "model.query_groups=3",
-                                "model.tie_embeddings=false",
-                                "model.bias=false",
-                                "model.position_embedding=alibi",
-                                "model.position_embedding=none",
-                                "model.position_embedding=rope",
-                                "model.activation=swiglu",
-                                "model.normalization=rmsnorm",
-                                "model.query_key_norm=true",
-                                "model.attention_softcap=50",
-                                "model.attention_window=7",
-                                "model.head_size=6",
-                                "model.bias=query_key_value",
-                                "model.residual=parallel_one_norm",
-                                "model.scale_embeddings=true",
-                                "model.embedding_norm=true",
-                                "model.head_bias=true",
-                                "recompute.mode=full",
-                                "recompute.mode=selective",
-                                "optimizer.clip_grad_norm=0"}) {
-    INFO(supported);
-    CHECK(error_of([&] { reject_unsupported_keys(parse_small({supported})); }).empty());
-  }
-  CHECK(error_of([] {
-          reject_unsupported_keys(
-              parse_small({"optimizer.weight_decay_schedule=linear", "optimizer.weight_decay_end=0"}));
-        }).empty());
-  struct Case {
-    std::string key, value;
-    std::vector<std::string> also;
-  };
-  const Case cases[] = {
-      {"parallel.context", "2", {"evaluation.tasks=[{task=\"lambada\", data=\"d\"}]"}},
-  };
-  std::set<std::string> tried;
-  for (const Case& c : cases) {
-    tried.insert(c.key);
-    std::vector<std::string> options = c.also;
-    options.push_back(c.key + "=" + c.value);
-    const std::string error = error_of([&] { reject_unsupported_keys(parse_small(options)); });
-    INFO(error);
-    CHECK(contains(error, c.key + " = " + c.value));
-    CHECK(contains(error, "is not supported for training yet; only --dry-run plans it"));
-  }
-  for (const Unsupported& feature : unsupported_features()) {
-    INFO(feature.key);
-    CHECK(tried.count(std::string(feature.key)) == 1);
   }
 }
 

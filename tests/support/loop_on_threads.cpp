@@ -10,7 +10,8 @@ namespace megatron::test {
 
 LoopResult run_loop(const Config& config, const std::function<void(InjectedOps&, const ProcessGrid&)>& spoil,
                     const std::function<std::unique_ptr<Communicator>(Communicator&)>& around, Copies copies) {
-  const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
+  const int ranks = static_cast<int>(config.parallel.tensor * config.parallel.context * config.parallel.pipeline *
+                                     config.parallel.data);
   LoopResult result;
   result.told.resize(static_cast<std::size_t>(ranks));
   std::filesystem::create_directories(config.run.directory);

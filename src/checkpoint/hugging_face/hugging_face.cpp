@@ -17,7 +17,6 @@
 #include "config/rules/resolve.h"
 #include "config/schema/print.h"
 #include "config/schema/task.h"
-#include "config/schema/unsupported.h"
 #include "data/samples/chat_text.h"
 #include "data/shards/kept_tokenizer.h"
 #include "data/tokenizer_kinds/hugging_face_folder.h"
@@ -150,7 +149,6 @@ bool agrees(const LogitComparison& compared, HuggingFaceFormat format) {
 ConversionReport export_checkpoint(const CheckpointReader& source, const std::string& target, Communicator& world,
                                    const ExportOptions& options) {
   const Config config = config_for_inference(source);
-  reject_unsupported_keys(config);
   const HuggingFaceFormat format = options.format ? *options.format : format_of(config.model);
   require_format(config.model, format);
   std::vector<HuggingFaceTensor> tensors = hugging_face_tensors(config.model, format, config.model.vocab_size);

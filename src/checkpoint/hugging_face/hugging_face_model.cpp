@@ -13,7 +13,6 @@
 #include "config/rules/resolve.h"
 #include "config/schema/print.h"
 #include "config/schema/schema.h"
-#include "config/schema/unsupported.h"
 
 namespace megatron {
 
@@ -375,7 +374,6 @@ Config config_of(const HuggingFaceModel& imported) try {
   config.learning_rate.decay = "constant";
   config.data.train = "imported";
   resolve(config, 1, nullptr);
-  reject_unsupported_keys(config);
   parse_config_text(print_config(config), "as a configuration of ours");  // checks the values of single keys
   return config;
 } catch (const Error& error) {  // whichever rule it is, a stranger's file breaks it

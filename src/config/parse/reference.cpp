@@ -4,7 +4,6 @@
 #include "config/parse/presets.h"
 #include "config/schema/print.h"
 #include "config/schema/schema.h"
-#include "config/schema/unsupported.h"
 
 namespace megatron {
 namespace {
@@ -79,11 +78,6 @@ std::string config_reference() {
     text += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", preset.name, model.layers, model.hidden_size,
                         model.attention_heads, model.sequence_length, other_keys(model), preset.note);
   }
-  text +=
-      "\n## Not supported for training yet\n\n`--dry-run` plans these; training refuses them by name.\n\n"
-      "| key | values |\n|---|---|\n";
-  for (const Unsupported& feature : unsupported_features())
-    text += fmt::format("| `{}` | {} |\n", feature.key, feature.what);
   return text;
 }
 

@@ -10,7 +10,6 @@
 #include "base/core/philox.h"
 #include "config/schema/parameter_groups.h"
 #include "config/schema/task.h"
-#include "config/schema/unsupported.h"
 
 namespace megatron {
 namespace {
@@ -161,24 +160,12 @@ std::string facts_of_key(const Key& key) {
   return facts + fmt::format(". Default: {}.", key.absent.empty() ? print_value(key, Config{}) : key.absent);
 }
 
-namespace {
-
-// A key of which only the default is supported says nothing about a run that has the default.
-bool is_to_come(const Key& key, const Config& config) {
-  return std::any_of(unsupported_features().begin(), unsupported_features().end(), [&](const Unsupported& feature) {
-    return feature.key == fmt::format("{}.{}", key.table, key.name) && !feature.asked_for(config) &&
-           print_value(key, config) == print_value(key, Config{});
-  });
-}
-
-}  // namespace
-
 std::string print_config(const Config& config) {
   std::string result;
   for (const TableDescription& table : schema_tables()) {
     result += fmt::format("{}[{}]\n", result.empty() ? "" : "\n", table.name);
     for (const Key& key : schema()) {
-      if (key.table != table.name || is_to_come(key, config)) continue;
+      if (key.table != table.name) continue;
       const std::string value = print_value(key, config);
       if (!value.empty()) result += fmt::format("{} = {}\n", key.name, value);
     }
@@ -225,7 +212,6 @@ std::string print_given_keys(const Config& config, const Config& base) {
   std::vector<std::string_view> tables;
   for (const TableDescription& table : schema_tables()) tables.push_back(table.name);
   return print_tables(tables, [&](const Key& key) -> std::string {
-    if (is_to_come(key, config)) return "";
     const std::string value = given_value(key, config, base);
     return value.empty() ? "" : commented(key, value);
   });

@@ -11,7 +11,6 @@
 #include "backend/ops/backends.h"
 #include "base/text/text.h"
 #include "config/rules/resolve.h"
-#include "config/schema/unsupported.h"
 #include "data/samples/megatron_order.h"
 #include "planning/dry_run/analytic_memory.h"
 #include "planning/dry_run/group_members.h"
@@ -53,15 +52,6 @@ std::optional<DataFacts> facts_of_data(const Config& config) {
 namespace {
 
 constexpr std::int64_t kByteVocabulary = 257;
-
-// Lists features by whether the plan's numbers account for them.
-std::string list_features(const Config& config, bool planned) {
-  std::vector<std::string_view> keys;
-  for (const Unsupported& feature : unsupported_features()) {
-    if (feature.asked_for(config) && feature.planned == planned) keys.push_back(feature.key);
-  }
-  return fmt::format("{}", fmt::join(keys, ", "));
-}
 
 // The memory of Megatron's order without the data: how many documents and passes there are is unknown.
 std::string index_note(const Config& config) {
@@ -138,7 +128,6 @@ PlannedData resolve_for_plan(Config& config, int ranks) {
 }  // namespace
 
 std::string dry_run(Config config, int ranks) {
-  const std::string in_numbers = list_features(config, true), not_in_numbers = list_features(config, false);
   PlannedData data = resolve_for_plan(config, ranks);
   const std::optional<DataFacts>& facts = data.facts;
 
@@ -158,8 +147,6 @@ std::string dry_run(Config config, int ranks) {
   text += wrapped(tasks);
   if (data.order.empty() && config.data.megatrons_order()) data.order = index_note(config);
   if (!data.order.empty()) text += "data.order = " + data.order + "\n";
-  if (!not_in_numbers.empty()) text += "not supported yet, and NOT in these numbers: " + not_in_numbers + "\n";
-  if (!in_numbers.empty()) text += "not supported for training yet, planned only: " + in_numbers + "\n";
   const bool built = on_host_memory(config.run) || cuda_build().cuda;
   if (!built) text += "planned for CUDA devices, which this build has no backend for\n";
   Machine machine = measure_machine(config);
@@ -170,7 +157,7 @@ std::string dry_run(Config config, int ranks) {
   for (const std::string& line : paths.lines) text += wrapped(line);
   paths.warnings.insert(paths.warnings.end(), here.warnings.begin(), here.warnings.end());
   for (const std::string& warning : paths.warnings) text += wrapped("warning: " + warning + "\n");
-  const bool complete = facts && built && in_numbers.empty() && not_in_numbers.empty();
+  const bool complete = facts && built;
   if (complete) paths.obstacles.insert(paths.obstacles.end(), here.obstacles.begin(), here.obstacles.end());
   if (!paths.obstacles.empty()) {
     return text + fmt::format("this run cannot be trained on this machine: {}\n", fmt::join(paths.obstacles, "; "));

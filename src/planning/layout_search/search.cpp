@@ -8,7 +8,6 @@
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
 #include "config/rules/rules.h"
-#include "config/schema/unsupported.h"
 #include "planning/layout_search/bounds.h"
 
 namespace megatron {
@@ -33,11 +32,6 @@ Config on_hardware(Config config, const Hardware& hardware) {
   config.run.device = hardware.device;
   config.run.communication = hardware.device == "cuda" ? "nccl" : "mpi";
   return config;
-}
-
-bool supported(const Config& config) {
-  return std::none_of(unsupported_features().begin(), unsupported_features().end(),
-                      [&](const Unsupported& feature) { return feature.asked_for(config); });
 }
 
 /// All layouts of a run on some ranks, one after the other.
@@ -128,7 +122,6 @@ class Enumeration {
   void keep() {
     const std::vector<Violation> violations = check_alone(config_);
     if (!violations.empty()) return note(violations.front().message);
-    if (!supported(config_)) return note("the run asks for what training does not do yet");
     Candidate candidate{.config = config_, .resolved = config_};
     try {
       resolve(candidate.resolved, settings_.ranks, settings_.data);

@@ -6,7 +6,6 @@
 
 #include "config/rules/rules.h"
 #include "config/schema/print.h"
-#include "config/schema/unsupported.h"
 #include "distributed/comm/agreement.h"
 #include "planning/dry_run/group_members.h"
 #include "training/step/compute.h"
@@ -51,7 +50,6 @@ void require_same_data(Communicator& world, const Datasets& datasets) {
 
 ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::string>& warnings, bool fresh) {
   require_same_config(world, config);
-  reject_unsupported_keys(config);
   config.run = choose_device(config.run, world, warnings);
   if (Activity* activity = world.activity()) activity->set_phase("opening data");
   std::unique_ptr<Datasets> datasets;

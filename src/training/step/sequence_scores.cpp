@@ -42,37 +42,53 @@ SequenceScores::SequenceScores(const ProcessGrid& grid, Device& device, const Sc
 
 // Micro-batch k of data rank r (of d, micro-batch size b) has the places k·b·d + r·b + (0 .. b-1) of `order`, as in
 // training. Each is as long as the longest sequence that it or another rank has of those it shares experts out with,
-// whose messages are of equal parts; what is behind the end of a sequence is token 0, which no row in front of it sees.
+// whose messages are of equal parts; or, where context ranks cut it, as the longest of the pass, since row numbers are
+// those of all its micro-batches. What is behind the end of a sequence is token 0, which no row in front of it sees.
 void SequenceScores::place(std::span<const ScoredSequence> sequences, std::span<const std::size_t> order, Pass& pass) {
   const std::int64_t b = layout_.sizes.samples, d = grid_.data().size(), rank = grid_.data().rank();
   const std::int64_t first_sharer = rank - grid_.expert().rank(), sharers = grid_.expert().size();
   const auto count = static_cast<std::int64_t>(order.size());
+  const auto last_row = [&](std::size_t number) {
+    return static_cast<std::int64_t>(sequences[number].tokens.size()) - 1;
+  };
+  const bool cut = layout_.sizes.cut.cuts();
+  if (cut) batches_.number_rows(sizes_of(last_row(order.front())));  // the longest is the first
   pass = {};
   for (std::int64_t k = 0; k * b * d < count; ++k) {
     const auto begin_of = [&](std::int64_t data_rank) {
       return order.begin() + std::min(count, (k * d + data_rank) * b);
     };
     pass.columns.emplace_back(begin_of(rank), begin_of(rank + 1));
-    std::int64_t rows = 1;
+    std::int64_t rows = cut ? last_row(order.front()) : 1;
     for (auto number = begin_of(first_sharer); number != begin_of(first_sharer + sharers); ++number) {
-      rows = std::max(rows, static_cast<std::int64_t>(sequences[*number].tokens.size()) - 1);
+      rows = std::max(rows, last_row(*number));
     }
-    upload(sequences, static_cast<std::size_t>(k), rows, pass);
+    upload(sequences, static_cast<std::size_t>(k), sizes_of(rows), pass);
   }
 }
 
-void SequenceScores::upload(std::span<const ScoredSequence> sequences, std::size_t k, std::int64_t rows, Pass& pass) {
+// Sizes of a micro-batch whose sequences have at least `rows` rows.
+BatchSizes SequenceScores::sizes_of(std::int64_t rows) const {
+  const ZigZag& cut = layout_.sizes.cut;
+  const std::int64_t unit = cut.cuts() ? std::lcm(batches_.row_unit, std::int64_t{2}) : batches_.row_unit;
+  const std::int64_t part = round_up(rows, unit * cut.ranks) / cut.ranks;
+  internal_check(part <= layout_.sizes.rows[0], "a sequence that is longer than the longest of the batch", part,
+                 layout_.sizes.rows[0]);
+  return {.rows = {part}, .samples = layout_.sizes.samples, .cut = cut};
+}
+
+void SequenceScores::upload(std::span<const ScoredSequence> sequences, std::size_t k, const BatchSizes& sizes,
+                            Pass& pass) {
   const std::vector<std::size_t>& columns = pass.columns[k];
-  const BatchSizes sizes{.rows = {round_up(rows, batches_.row_unit)}, .samples = layout_.sizes.samples};
-  internal_check(sizes.rows[0] <= layout_.sizes.rows[0], "a sequence that is longer than the longest of the batch",
-                 sizes.rows[0], layout_.sizes.rows[0]);
   const auto b = static_cast<std::size_t>(sizes.samples), cells = static_cast<std::size_t>(sizes.rows[0]) * b;
   std::vector<std::int32_t> tokens(cells), targets(cells);
   for (std::size_t column = 0; column < columns.size(); ++column) {
     const std::span<const std::int32_t> all = sequences[columns[column]].tokens;
-    for (std::size_t row = 0; row + 1 < all.size(); ++row) {
-      tokens[row * b + column] = all[row];
-      targets[row * b + column] = all[row + 1];
+    for (std::int64_t row = 0; row < sizes.rows[0]; ++row) {
+      const auto place = static_cast<std::size_t>(sizes.cut.position(row, sizes.rows[0]));
+      if (place + 1 >= all.size()) continue;
+      tokens[static_cast<std::size_t>(row) * b + column] = all[place];
+      targets[static_cast<std::size_t>(row) * b + column] = all[place + 1];
     }
   }
   const auto copy = [&](const BatchField& field, const std::vector<std::int32_t>& values) {
@@ -113,8 +129,11 @@ void SequenceScores::read(std::span<const ScoredSequence> sequences, std::span<c
     for (std::size_t column = 0; column < pass.columns[k].size(); ++column) {
       const std::size_t number = pass.columns[k][column];
       const ScoredSequence& sequence = sequences[number];
-      for (std::int64_t i = 0; i < sequence.targets(); ++i) {
-        const std::size_t cell = static_cast<std::size_t>(sequence.first_scored - 1 + i) * b + column;
+      const std::int64_t rows = pass.micro_batches[k].rows(Stream::main).sequence;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t i = layout_.sizes.cut.position(row, rows) - (sequence.first_scored - 1);
+        if (i < 0 || i >= sequence.targets()) continue;
+        const std::size_t cell = static_cast<std::size_t>(row) * b + column;
         const auto at = 2 * static_cast<std::size_t>(first_targets[number] + i);
         scores[at] = -losses[cell];
         scores[at + 1] = target_logit[cell] == maximum[cell] ? 1 : 0;

@@ -1,6 +1,6 @@
 // SequenceScores: the scores of the targets of sequences, from passes of micro-batches through a model that its
-// caller holds: the replica of a training run, or inference/decoding/scorer.h. Data ranks share the sequences; each
-// target is scored once, so that the scores are the same on every layout and micro-batch size, to rounding.
+// caller holds: the replica of a training run, or inference/decoding/scorer.h. Data ranks share the sequences and
+// context ranks their rows; each target is scored once, so that the scores are the same on every layout, to rounding.
 //
 // Owns the memory of the results. Knows no weights, no executor and no files.
 #pragma once
@@ -23,7 +23,8 @@ struct ScoringBatches {
   const BatchBuffer* buffer =
       nullptr;                     ///< for `micro_batches` of them; the passes write tokens, targets and position ids
   std::int64_t micro_batches = 1;  ///< at most, in a pass
-  std::int64_t row_unit = 1;       ///< rows of a micro-batch are a multiple of it
+  std::int64_t row_unit = 1;       ///< a rank's rows of a micro-batch are a multiple of it
+  std::function<void(const BatchSizes&)> number_rows = {};  ///< writes the row numbers of these; where rows are cut
 
   /// Memory of the results on the device.
   static std::size_t result_bytes(const BatchSizes& sizes, std::int64_t micro_batches);
@@ -47,7 +48,8 @@ class SequenceScores {
   struct Pass;
 
   void place(std::span<const ScoredSequence> sequences, std::span<const std::size_t> order, Pass& pass);
-  void upload(std::span<const ScoredSequence> sequences, std::size_t k, std::int64_t rows, Pass& pass);
+  BatchSizes sizes_of(std::int64_t rows) const;
+  void upload(std::span<const ScoredSequence> sequences, std::size_t k, const BatchSizes& sizes, Pass& pass);
   void read(std::span<const ScoredSequence> sequences, std::span<const std::int64_t> first_targets, const Pass& pass,
             std::span<double> scores) const;
 

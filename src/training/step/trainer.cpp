@@ -80,10 +80,12 @@ Trainer::Trainer(const Config& config, const ProcessGrid& grid, Backend& backend
   timers_.set_ranges(backend.ops->ranges());
   set_meters(&traffic_);
   if (!config.evaluation.tasks.empty()) {
-    scores_.emplace(grid, *backend.device,
-                    ScoringBatches{.buffer = &batch_memory_.buffer(),
-                                   .micro_batches = micro_batches_per_step(config),
-                                   .row_unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1});
+    scores_.emplace(
+        grid, *backend.device,
+        ScoringBatches{.buffer = &batch_memory_.buffer(),
+                       .micro_batches = micro_batches_per_step(config),
+                       .row_unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1,
+                       .number_rows = [this](const BatchSizes& sizes) { batch_memory_.number_rows(sizes); }});
   }
   if (config.model.task_outputs > 0) {
     label_scores_.emplace(grid, *backend.device, batch_memory_.buffer().layout().sizes, config.model.task_classes(),

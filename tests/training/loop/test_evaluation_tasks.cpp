@@ -143,6 +143,23 @@ void with_documents(Config& c) {
   c.loss.token_ids = {100};
   like_llama(c.model);
 }
+void over_context(Config& c) {
+  c.parallel.context = 2;
+}
+void over_a_ring(Config& c) {
+  c.parallel.context = 2;
+  c.parallel.context_exchange = "ring";
+  c.parallel.sequence_parallel = true;
+  c.model.attention_dropout = 0;
+  c.optimizer.distributed = true;
+  c.data.reset_attention_mask = c.data.reset_position_ids = true;
+}
+void over_all_rows(Config& c) {
+  c.parallel.context = 4;
+  c.parallel.context_exchange = "gathered";
+  c.recompute = {"full", 1};
+  like_llama(c.model);
+}
 void with_growth(Config& c) {
   c.train.batch_ramp_up = {4, 4, 6};
   c.checkpoint.async = true;
@@ -152,10 +169,11 @@ void with_growth(Config& c) {
 
 TEST_CASE("evaluation tasks: change no bit of training and match megatron_eval") {
   const TaskFiles files;
-  const Layout layout =
-      GENERATE(Layout{"one rank"}, Layout{"documents", 1, 1, 2, with_documents},
-               Layout{"bf16, distributed", 2, 1, 2, in_halves}, Layout{"interleaved", 1, 2, 1, interleaved},
-               Layout{"in parts", 2, 2, 2, in_parts}, Layout{"growth", 1, 2, 2, with_growth});
+  const Layout layout = GENERATE(
+      Layout{"one rank"}, Layout{"documents", 1, 1, 2, with_documents}, Layout{"bf16, distributed", 2, 1, 2, in_halves},
+      Layout{"interleaved", 1, 2, 1, interleaved}, Layout{"in parts", 2, 2, 2, in_parts},
+      Layout{"growth", 1, 2, 2, with_growth}, Layout{"context", 1, 1, 1, over_context},
+      Layout{"ring, sequence", 2, 1, 2, over_a_ring}, Layout{"context 4, stages", 1, 2, 1, over_all_rows});
   INFO(layout.name);
   const LoopResult without = run_loop(run_of(files, layout, "without"));
   all_told_nothing(without);
