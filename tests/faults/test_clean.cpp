@@ -119,6 +119,9 @@ TEST_CASE("clean: what is wrong has its exit code, and nothing is written", "[fa
   write_file(folder.file("cut.gz"), "\x1f\x8b\x08");
   require_refused(run_command(clean({"merge", "--format", "jsonl", "--input", folder.file("cut.gz"), "--output", out})),
                   3, {"cut.gz: damaged after byte 0"});
+  write_file(folder.file("pages.jsonl"), "PAR1");
+  require_refused(run_command(launched(2, clean({"merge", "--input", folder.file("pages.jsonl"), "--output", out}))), 3,
+                  {"pages.jsonl: it is Parquet", "python3 -c", "> pages.jsonl.jsonl"});
   require_refused(run_command(clean({"merge", "--input", folder.file("recipe.toml"), "--output", out})), 2,
                   {"--format jsonl or --format list"});
   expect(clean({"--help"}), 0, {"urls", "shuffle", "run"});

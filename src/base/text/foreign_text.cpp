@@ -1,5 +1,9 @@
 #include "base/text/foreign_text.h"
 
+#include <filesystem>
+
+#include "base/text/shell_word.h"
+
 namespace megatron {
 
 using namespace std::string_view_literals;
@@ -9,6 +13,15 @@ std::string lfs_advice(std::string_view beginning) {
   return "this is a pointer of Git LFS, not the file; fetch the file with `git lfs pull` in its repository, or "
          "download "
          "it";
+}
+
+std::string parquet_advice(const std::string& path) {
+  constexpr const char* kProgram =
+      "import json, sys, pyarrow.parquet as p; sys.stdout.writelines(json.dumps(row, default=str) + chr(10) "
+      "for batch in p.ParquetFile(sys.argv[1]).iter_batches() for row in batch.to_pylist())";
+  const std::string target = std::filesystem::path(path).filename().string() + ".jsonl";  // never the file itself
+  return std::string("it is Parquet, and JSON lines are needed; with pyarrow: python3 -c \"") + kProgram + "\" " +
+         shell_word(path) + " > " + shell_word(target);
 }
 
 std::string encoding_advice(std::string_view beginning) {

@@ -14,6 +14,9 @@ inline constexpr std::size_t kLongestLfsPointer = 1024;
 /// Advice about a file of at most kLongestLfsPointer bytes, by its first ones, if it is a pointer of Git LFS.
 std::string lfs_advice(std::string_view beginning);
 
+/// Advice about a file of Parquet: a command that makes JSON lines of it, in the folder where it is typed. Never empty.
+std::string parquet_advice(const std::string& path);
+
 /// Advice about a text that should be UTF-8, if it is UTF-16 or UTF-32.
 std::string encoding_advice(std::string_view beginning);
 

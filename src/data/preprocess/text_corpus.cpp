@@ -41,6 +41,16 @@ TextFormat format_of(const std::string& path, const TextInputs& inputs) {
   return TextFormat::plain;
 }
 
+/// ErrorKind::data if the file is Parquet, by its first bytes or its name.
+void refuse_parquet(const std::string& path) {
+  constexpr std::string_view kBegin = "PAR1";
+  if (!begins_with(path, kBegin)) {
+    if (fs::path(path).extension() != ".parquet") return;
+    const InputFile file(path);  // tells what else it may be, such as a pointer of Git LFS
+  }
+  fail(ErrorKind::data, "{}: {}", path, parquet_advice(path));
+}
+
 void add_files_of(const std::string& folder, std::vector<std::string>& files) {
   const auto first = static_cast<std::ptrdiff_t>(files.size());
   std::error_code error, ignored;
@@ -89,6 +99,7 @@ TextCorpus::TextCorpus(TextInputs inputs) : inputs_(std::move(inputs)) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) fail(ErrorKind::data, "{}: cannot open it: {}", path, errno_text(errno));
     refuse_other_compression(path);
+    refuse_parquet(path);
     const TextFormat format = format_of(path, inputs_);
     verify(!inputs_.arrays || format == TextFormat::json_lines, ErrorKind::configuration,
            "{}: plain text has no arrays of sentences; choose --split-sentences or --sentences lines", path);

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <system_error>
 
+#include "base/text/shell_word.h"
 #include "config/schema/schema.h"
 
 namespace megatron {
@@ -14,17 +13,6 @@ namespace megatron {
 namespace {
 
 constexpr std::size_t kColumns = 110;
-
-/// One word of a shell's command line.
-std::string shell_word(const std::string& text) {
-  const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view("._-/+,:=@%").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (plain && !text.empty()) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
-}
 
 std::string comment(std::string text) {
   std::string lines;

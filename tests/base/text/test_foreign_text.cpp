@@ -1,6 +1,9 @@
 // Files and lines in the place of others are told by their first bytes.
 #include "base/text/foreign_text.h"
 
+#include <algorithm>
+#include <string>
+
 #include "support/catch.h"
 
 #include "support/lfs_pointer.h"
@@ -12,6 +15,22 @@ TEST_CASE("foreign text: pointers of Git LFS, and what only looks like one") {
   CHECK(lfs_advice(kLfsPointer).find("git lfs pull") != std::string::npos);
   CHECK(lfs_advice("version 2\n").empty());
   CHECK(lfs_advice("").empty());
+}
+
+TEST_CASE("foreign text: the command for Parquet is safe to type") {
+  const auto ends = [](const std::string& path, const std::string& end) {
+    INFO(path);
+    const std::string advice = parquet_advice(path);
+    CHECK(advice.find("it is Parquet") == 0);
+    CHECK(advice.substr(advice.size() - std::min(advice.size(), end.size())) == end);
+  };
+  ends("data/a.parquet", "\" data/a.parquet > a.parquet.jsonl");
+  ends("a.jsonl", "\" a.jsonl > a.jsonl.jsonl");  // not over itself
+  ends("it's $(here)", "\" 'it'\\''s $(here)' > 'it'\\''s $(here).jsonl'");
+  const std::string advice = parquet_advice("a");
+  const std::size_t begin = advice.find('"') + 1, end = advice.find('"', begin);
+  REQUIRE(end != std::string::npos);
+  for (const char c : {'$', '`', '\\', '!'}) CHECK(advice.substr(begin, end - begin).find(c) == std::string::npos);
 }
 
 TEST_CASE("foreign text: UTF-16 and UTF-32, with a mark or without") {

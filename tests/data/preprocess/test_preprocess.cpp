@@ -215,6 +215,35 @@ TEST_CASE("preprocess: jobs that cannot be done", "[preprocess]") {
   CHECK(run(job).documents == 1);
 }
 
+TEST_CASE("preprocess: Parquet is refused, with a command to convert it", "[preprocess][fault]") {
+  const ShardFolder folder;
+  std::filesystem::create_directories(folder.file("set"));
+  write_file(folder.file("set/a.jsonl"), json_line("a"));
+  const std::vector<std::string> told{"it is Parquet", "pyarrow"};
+  const auto refused = [&](const std::string& input) {
+    for (const char* format : {"", "jsonl", "text"}) {  // whatever the user takes it for, and none is a bad document
+      PreprocessJob job = job_of(folder, {input});
+      job.inputs.format = format;
+      job.inputs.skip_bad = true;
+      require_clean_error(folder, job, ErrorKind::data, told);
+    }
+  };
+  for (const char* name : {"b.parquet", "b.jsonl", "b.txt", "b"}) {  // by its first bytes
+    INFO(name);
+    write_file(folder.file(name), "PAR1\x15\x04\x15");
+    refused(name);
+  }
+  write_file(folder.file("set/b.parquet"), "damaged");  // by its name
+  refused("set");
+  write_file(folder.file("set/b.parquet"), kLfsPointer);
+  require_clean_error(folder, job_of(folder, {"set"}), ErrorKind::data, {"b.parquet", "a pointer of Git LFS"});
+  write_file(folder.file("set/b.parquet"), "PAR1");
+  refused("set");
+  std::filesystem::remove(folder.file("set/b.parquet"));
+  write_file(folder.file("set/b.txt"), "PAR 1");
+  CHECK(run(job_of(folder, {"set"})).documents == 2);
+}
+
 TEST_CASE("preprocess: a named pipe is refused, and not waited for", "[preprocess][fault]") {
   ShardFolder folder;
   REQUIRE(::mkfifo(folder.file("a.jsonl").c_str(), 0600) == 0);
