@@ -153,7 +153,6 @@ TEST_CASE("rules between keys: the arithmetic and what would work", "[config][fa
        1,
        "model.rotary_fraction belongs to model.position_embedding = \"rope\", not \"alibi\""},
       {{"moe.experts=4", "moe.top_k=1"}, 1, "give moe.renormalize = false"},
-      {{"moe.experts=4", "parallel.context=2"}, 2, "experts do not know parts of samples yet"},
       {{"moe.top_k=1"}, 1, "[moe] has keys, but moe.experts is not set"},
       {{"parallel.expert=2"}, 2, "parallel.expert = 2 divides experts among ranks, but moe.experts is not set"},
       {{"moe.experts=4", "moe.top_k=5"}, 1, "moe.top_k = 5 is above moe.experts = 4"},

@@ -19,6 +19,8 @@ std::vector<Row> experts() {
   const std::vector<std::string> zero = {"parallel.schedule=zero_bubble"}, full = {"recompute.mode=full"};
   const std::vector<std::string> selective = {"recompute.mode=selective"};
   const std::vector<std::string> distributed = {"optimizer.share=state", "parallel.overlap_gradients=true"};
+  const std::vector<std::string> context2 = {"parallel.context=2"}, context4 = {"parallel.context=4"},
+                                 context8 = {"parallel.context=8"};
   const std::vector<std::string> two = {"parallel.expert=2"}, four = {"parallel.expert=4"};
   const std::vector<std::string> half = {"precision.compute=bf16"};  // may choose other experts
   const std::vector<std::string> four_experts = {"moe.experts=4", "moe.z_coefficient=0.001", "moe.ffn_hidden_size=48"};
@@ -142,6 +144,38 @@ std::vector<Row> experts() {
       {"BERT with experts, zero bubble", 1, 2, 2, with(two, zero), bert, ""},
       {"T5 with experts, 2 x 2 x 2, expert 2", 2, 2, 2, with(two, sequence), t5, ""},
       {"T5 with experts, interleaved", 1, 2, 2, with(two, kTwoChunks), t5, ""},
+      {"context 2, experts", 1, 1, 1, context2, large, ""},
+      {"context 4, experts, micro-batch 3", 1, 1, 1, with(context4, {"train.micro_batch_size=3"}), large, ""},
+      {"context 8, experts", 1, 1, 1, context8, large, ""},
+      {"context 2, experts, tensor 2", 2, 1, 1, context2, large, ""},
+      {"context 2, experts, tensor 2, sequence", 2, 1, 1, with(context2, sequence), large, ""},
+      {"context 2, experts, expert 2", 1, 2, 1, with(context2, two), large, ""},
+      {"context 2, experts, expert 2 of data 4, distributed", 1, 4, 1, with(context2, with(two, distributed)), large,
+       ""},
+      {"context 2, experts, 2 x 2 x 2, expert 2", 2, 2, 2, with(context2, with(two, sequence)), large, ""},
+      {"context 2, experts, 2 x 2 x 2, expert 2, zero bubble", 2, 2, 2,
+       with(context2, with(two, with(sequence, zero))), large, "context 2, experts, 2 x 2 x 2, expert 2"},
+      {"context 2, experts, interleaved, recompute", 1, 2, 2, with(context2, with(full, kTwoChunks)), large, ""},
+      {"context 2, all experts, bf16", 2, 2, 1, with(context2, with(two, with(sequence, half))),
+       with(four_experts, {"moe.top_k=4"}), ""},
+      {"context 2, small experts", 1, 1, 1, context2, small, ""},
+      {"context 2, small experts, ring", 1, 1, 1, with(context2, {"parallel.context_exchange=ring"}),
+       with(small, {"model.attention_dropout=0"}), ""},
+      {"context 4, small experts, expert 2, sequence", 2, 2, 1, with(context4, with(two, sequence)), small, ""},
+      {"context 4, small experts, distributed, zero bubble", 1, 2, 2, with(context4, with(distributed, zero)), small,
+       ""},
+      {"context 2, shared experts, 2 x 2 x 1, expert 2", 2, 2, 1, with(context2, with(two, sequence)), shared, ""},
+      {"context 4, shared experts with a gate", 1, 2, 1, context4, gated, ""},
+      {"context 2, residual experts, tensor 2", 2, 1, 1, context2, residual, ""},
+      {"context 4, residual experts, expert 2, recompute", 1, 2, 1, with(context4, with(two, full)), residual, ""},
+      {"context 2, dropless", 1, 1, 1, with(context2, smallest), every, ""},
+      {"context 4, dropless, 2 x 2 x 1, expert 2", 2, 2, 1, with(context4, with(smallest, with(two, sequence))), every,
+       ""},
+      {"context 2, dropless, small experts, recompute", 1, 2, 2, with(context2, with(smallest, with(two, full))),
+       small_dropless, ""},
+      {"context 2, BERT with experts", 1, 1, 1, context2, bert, ""},
+      {"context 4, BERT with shared experts", 1, 1, 1, context4, bert_shared, ""},
+      {"context 2, BERT with shared experts, zero bubble", 1, 2, 2, with(context2, with(two, zero)), bert_shared, ""},
   };
 }
 

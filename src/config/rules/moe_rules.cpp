@@ -69,12 +69,6 @@ void check_moe(const Config& c, Violations& violations) {
                    "moe.top_k = 1 with moe.renormalize = true: the only weight of a token is 1, whatever the router "
                    "says, so that the loss does not train it; give moe.renormalize = false");
   }
-  if (c.parallel.context > 1) {
-    violations.add({"moe.experts", "parallel.context"},
-                   "moe.experts = {} with parallel.context = {}: experts do not know parts of samples yet; give "
-                   "parallel.context = 1",
-                   moe.experts, c.parallel.context);
-  }
   if (c.task.has_head() && moe.drops() != ExpertDrop::none && moe.evaluation_capacity_factor != 0 &&
       moe.evaluation_capacity_factor != moe.capacity_factor) {
     violations.add({"moe.evaluation_capacity_factor", "task.name"},
