@@ -116,6 +116,36 @@ std::vector<Row> context_of_encoders() {
   };
 }
 
+// Both streams are divided, each into its own chunks; cross-attention gathers the keys of the encoder by any exchange.
+std::vector<Row> context_of_encoder_decoders() {
+  const std::vector<std::string> megatron = {"model.family=t5", "model.layers=4", "model.decoder_sequence_length=8",
+                                             "model.head_bias=true"};
+  const std::vector<std::string> relative = {"model.family=t5",
+                                             "model.layers=3",
+                                             "model.decoder_layers=2",
+                                             "model.decoder_sequence_length=24",
+                                             "model.position_embedding=relative",
+                                             "model.relative_buckets=8",
+                                             "model.relative_max_distance=12",
+                                             "model.normalization=rmsnorm",
+                                             "model.bias=false",
+                                             "model.scale_head=true"};
+  return {
+      {"context 2, T5", 1, 1, 1, kTwo, megatron, ""},
+      {"context 4, T5, sequence", 2, 1, 1, with(kFour, kSequence), with(megatron, {"model.decoder_sequence_length=16"}),
+       ""},
+      {"context 2, T5, split at stage 1", 1, 2, 2, with(kTwo, {"parallel.split_stage=1"}), megatron, ""},
+      {"context 2, T5, interleaved", 1, 1, 2, with(kTwo, kTwoChunks), megatron, ""},
+      {"context 2, relative T5", 1, 1, 1, kTwo, relative, ""},
+      {"context 4, relative T5", 1, 1, 1, kFour, relative, ""},
+      {"context 2, relative T5, 2 x 2 x 1, distributed", 2, 2, 1, with(kTwo, with(kSequence, kSharedOut)), relative,
+       ""},
+      {"context 2, relative T5, recompute", 1, 1, 1, with(kTwo, kFull), relative, "context 2, relative T5"},
+      {"context 2, relative T5, zero bubble", 1, 1, 4, with(kTwo, kZero), relative, ""},
+      {"context 2, relative T5, bf16", 1, 1, 1, with(kTwo, kBf16), relative, ""},
+  };
+}
+
 std::string setting_of(std::string_view exchange) {
   return "parallel.context_exchange=" + std::string(exchange);
 }
@@ -163,7 +193,8 @@ std::vector<Row> context_of_exchanges() {
 
 std::vector<Row> context() {
   std::vector<Row> rows = context_of_exchanges();
-  for (const auto& subject : {context_of_decoders(), context_of_data(), context_of_encoders()}) {
+  for (const auto& subject :
+       {context_of_decoders(), context_of_data(), context_of_encoders(), context_of_encoder_decoders()}) {
     for (const AttentionExchangeRow& exchange : kAttentionExchanges) {
       for (Row& row : by_exchange(subject, exchange)) rows.push_back(std::move(row));
     }

@@ -1,6 +1,7 @@
 // Rules about encoder-decoders (model.family = "t5"), and about what they alone have.
 #include <numeric>
 
+#include "config/rules/exchange_rules.h"
 #include "config/rules/violations.h"
 #include "config/schema/layer_split.h"
 
@@ -32,7 +33,14 @@ void check_lengths(const Config& c, Violations& violations) {
                    "model.decoder_sequence_length = {} is too short for a sentinel and a token; take {} or more",
                    length, kFewestDecoderRows);
   }
-  if (c.parallel.sequence_parallel && length % tensor != 0) {
+  const std::int64_t unit = std::lcm(c.parallel.sequence_parallel ? tensor * c.parallel.context : 1, exchange_unit(c));
+  if (c.parallel.context > 1 && length % unit != 0) {
+    violations.add(
+        {"parallel.context", "model.decoder_sequence_length", "parallel.sequence_parallel", "parallel.tensor"},
+        "parallel.context = {}: model.decoder_sequence_length = {} is not divisible by {}, into which context "
+        "ranks, tensor ranks and the exchange cut sequences; nearest lengths: {}",
+        c.parallel.context, length, unit, multiples_around(length, unit));
+  } else if (c.parallel.sequence_parallel && length % tensor != 0) {
     violations.add({"parallel.sequence_parallel", "model.decoder_sequence_length", "parallel.tensor"},
                    "sequence_parallel: model.decoder_sequence_length = {} is not divisible by parallel.tensor = {}; "
                    "nearest: {}; or sequence_parallel = false",
@@ -71,13 +79,6 @@ void check_t5(const Config& c, Violations& violations) {
   if (!m.has_decoder()) return;
   check_lengths(c, violations);
   check_split(c, violations);
-  if (c.parallel.context > 1) {
-    violations.add(
-        {"parallel.context", "model.family"},
-        "parallel.context = {} with model.family = \"{}\": cross-attention does not know parts of samples yet; "
-        "give parallel.context = 1",
-        c.parallel.context, m.family);
-  }
   if (m.scale_head && !m.tie_embeddings) {
     violations.add({"model.scale_head", "model.tie_embeddings"},
                    "model.scale_head = true is for a head that is the word table; take tie_embeddings = true, or leave "

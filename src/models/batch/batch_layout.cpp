@@ -102,6 +102,14 @@ BatchLayout BatchLayout::without(ConstTensor Rows::*view, Stream stream) const {
   return rest;
 }
 
+std::vector<Stream> BatchLayout::streams() const {
+  std::vector<Stream> found;
+  for (const Stream stream : {Stream::main, Stream::encoder}) {
+    if (sizes.rows_of(stream) > 0) found.push_back(stream);
+  }
+  return found;
+}
+
 BatchLayout BatchLayout::divided(const ZigZag& cut, bool whole_rows) const {
   internal_check(!sizes.cut.cuts(), "a layout that is cut twice");
   if (!cut.cuts()) return *this;
@@ -110,10 +118,13 @@ BatchLayout BatchLayout::divided(const ZigZag& cut, bool whole_rows) const {
   for (std::int64_t& rows : divided.sizes.rows) {
     rows = 2 * exact_division(rows, cut.chunks(), "rows of a sequence in chunks");
   }
-  divided.fields.push_back({.name = "chunk starts",
-                            .view = &Rows::chunk_starts,
-                            .shape = FieldShape::chunks_by_samples,
-                            .source = FieldSource::row_numbers});
+  for (const Stream stream : streams()) {
+    divided.fields.push_back({.name = stream == Stream::main ? "chunk starts" : "encoder chunk starts",
+                              .view = &Rows::chunk_starts,
+                              .stream = stream,
+                              .shape = FieldShape::chunks_by_samples,
+                              .source = FieldSource::row_numbers});
+  }
   if (!whole_rows) return divided;
   divided = divided.with_whole_positions();
   for (BatchField& field : divided.fields) {
@@ -125,15 +136,21 @@ BatchLayout BatchLayout::divided(const ZigZag& cut, bool whole_rows) const {
 BatchLayout BatchLayout::with_whole_positions() const {
   BatchLayout layout = *this;
   if (!sizes.cut.cuts() || find(&Rows::whole_positions) != nullptr) return layout;
-  layout.fields.push_back({.name = "positions of all rows",
-                           .view = &Rows::whole_positions,
-                           .shape = FieldShape::whole_rows,
-                           .source = FieldSource::row_numbers});
+  for (const Stream stream : streams()) {
+    layout.fields.push_back({.name = stream == Stream::main ? "positions of all rows" : "positions of all encoder rows",
+                             .view = &Rows::whole_positions,
+                             .stream = stream,
+                             .shape = FieldShape::whole_rows,
+                             .source = FieldSource::row_numbers});
+  }
   return layout;
 }
 
 BatchLayout BatchLayout::whole() const {
-  BatchLayout whole = without(&Rows::chunk_starts).without(&Rows::whole_positions);
+  BatchLayout whole = *this;
+  for (const Stream stream : streams()) {
+    whole = whole.without(&Rows::chunk_starts, stream).without(&Rows::whole_positions, stream);
+  }
   whole.sizes = sizes.whole();
   for (BatchField& field : whole.fields) {
     if (field.shape == FieldShape::samples_by_whole_rows) field.shape = FieldShape::samples_by_rows;

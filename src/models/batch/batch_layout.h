@@ -73,6 +73,8 @@ struct BatchLayout {
   std::size_t offset(const BatchField& field, std::size_t k) const;
   /// Null if the layout lacks it.
   const BatchField* find(ConstTensor Rows::*view, Stream stream = Stream::main) const;
+  /// Those that have rows.
+  std::vector<Stream> streams() const;
   /// The layout without a field, if it has it.
   BatchLayout without(ConstTensor Rows::*view, Stream stream = Stream::main) const;
   /// One rank's rows of these whole sequences, and where its chunks start. A cut that cuts nothing changes nothing.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "distributed/comm/meanings.h"
+
 namespace megatron {
 
 namespace {
@@ -71,6 +73,14 @@ CrossAttention::KeyValue CrossAttention::project_memory(Context& context, Tensor
   return split(key_value);
 }
 
+Tensor CrossAttention::whole(Context& context, Tensor key_value) const {
+  if (!context.divided()) return key_value;
+  const Shape shape = {key_value.dim(0) * context.context_ranks(), key_value.dim(1), key_value.dim(2)};
+  const Tensor all = context.scratch.allocate("cross key, value of all context ranks", shape, key_value.dtype());
+  context.context_region->gather_rows(context.ops, context.scratch, key_value, all, kKeysOfRows);
+  return all;
+}
+
 CrossAttention::KeyValue CrossAttention::cached(const CachePass& pass) const {
   const KeyValueCache::Layer layer = pass.memory(layer_);
   return {layer.keys.slice(0, 0, pass.memory_rows), layer.values.slice(0, 0, pass.memory_rows)};
@@ -97,7 +107,9 @@ void CrossAttention::forward(Context& context, ConstTensor x, Tensor y, Saved& s
   saved.log_sum_exp = context.saved->allocate("cross attention log-sum-exp", {b, local_heads_, s}, DType::f32);
 
   query_.forward(context, x, saved.query);
-  const KeyValue in = context.cache != nullptr ? cached(*context.cache) : project_memory(context, saved.key_value);
+  if (context.cache == nullptr) project_memory(context, saved.key_value);
+  const ArenaScope scope(context.scratch);
+  const KeyValue in = context.cache != nullptr ? cached(*context.cache) : split(whole(context, saved.key_value));
   context.ops.attention_forward({.q = saved.query.split_last(local_heads_),
                                  .k = in.key,
                                  .v = in.value,
@@ -117,7 +129,19 @@ void CrossAttention::backward(Context& context, ConstTensor dy, const Saved& sav
   const Tensor dkey_value = context.scratch.allocate("cross key, value gradient", saved.key_value.shape(), type);
 
   output_.backward(context, dy, saved.out, dout);
-  const KeyValue in = split(saved.key_value), gradient = split(dkey_value);
+  attend_back(context, dout, saved, dquery, dkey_value);
+  backward_projections(context, dquery, dkey_value, saved, dx);
+}
+
+void CrossAttention::attend_back(Context& context, Tensor dout, const Saved& saved, Tensor dquery,
+                                 Tensor dkey_value) const {
+  const ArenaScope scope(context.scratch);
+  const Tensor key_value = whole(context, saved.key_value);
+  const Tensor dwhole = context.divided()
+                            ? context.scratch.allocate("gradient of cross key, value of all context ranks",
+                                                       key_value.shape(), key_value.dtype())
+                            : dkey_value;
+  const KeyValue in = split(key_value), gradient = split(dwhole);
   context.ops.attention_backward({.dout = dout.split_last(local_heads_),
                                   .q = saved.query.split_last(local_heads_),
                                   .k = in.key,
@@ -130,7 +154,9 @@ void CrossAttention::backward(Context& context, ConstTensor dy, const Saved& sav
                                   .scale = attention_scale(sizes_),
                                   .mask = mask(context),
                                   .dropout = dropout(context)});
-  backward_projections(context, dquery, dkey_value, saved, dx);
+  if (context.divided()) {
+    context.context_region->sum_rows(context.ops, context.scratch, dwhole, dkey_value, kKeyGradientShares);
+  }
 }
 
 void CrossAttention::backward_projections(Context& context, Tensor dquery, Tensor dkey_value, const Saved& saved,

@@ -15,7 +15,8 @@ class CrossAttention {
   struct Saved {
     ConstTensor x, memory;  ///< [s(/t), b, h] of either stream
     Tensor query;           ///< [s, b, a/t d], bias added
-    Tensor key_value;       ///< [s of the encoder, b, 2 groups here d]: key and value side by side, biases added
+    Tensor key_value;       ///< [s of the encoder, b, 2 groups here d]: key and value side by side, biases added; of
+                            ///< context ranks, each its own rows'
     Tensor out;             ///< [s, b, a/t d]
     Tensor log_sum_exp;     ///< f32 [b, a/t, s]
   };
@@ -47,9 +48,13 @@ class CrossAttention {
   KeyValue split(Tensor key_value) const;
   /// Sets `key_value`, [s of the encoder, b, 2 groups here d], in context.saved.
   KeyValue project_memory(Context& context, Tensor& key_value) const;
+  /// Keys and values of the encoder's whole sequences: `key_value`, or those of all context ranks, in scratch.
+  Tensor whole(Context& context, Tensor key_value) const;
   KeyValue cached(const CachePass& pass) const;
   AttentionMask mask(const Context& context) const;
   Dropout dropout(const Context& context) const;
+  /// Sets dquery and dkey_value.
+  void attend_back(Context& context, Tensor dout, const Saved& saved, Tensor dquery, Tensor dkey_value) const;
   void backward_projections(Context& context, Tensor dquery, Tensor dkey_value, const Saved& saved, Tensor dx) const;
 
   AttentionSizes sizes_;
