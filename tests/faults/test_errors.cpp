@@ -106,13 +106,6 @@ TEST_CASE("mistakes in the command line and the input end with 2", "[fault-1][fa
   });
   CHECK(all_files(used) == before);
   CHECK_FALSE(fs::exists(directory));  // nothing is made before all is known to be well
-
-  // Features that are still to come, by name.
-  const Finished refused =
-      run_command(with({"parallel.context=2", "evaluation.tasks=[{task=\"lambada\", data=\"d\"}]"}), 30);
-  INFO(refused.err);
-  CHECK(refused.code == 2);
-  CHECK(mentions(refused.err, "parallel.context"));
 }
 
 TEST_CASE("missing and damaged data end with 3", "[fault-9][fault-10]") {
