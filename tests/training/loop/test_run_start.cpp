@@ -87,17 +87,6 @@ TEST_CASE("run start: data that cannot be opened is told with other obstacles") 
   CHECK_THAT(start(1, [&](int) { return config; }).errors[0], StartsWith("data: ") && Contains("absent"));
 }
 
-TEST_CASE("run start: unsupported keys are refused before data is opened") {
-  Config config = on_cpu(tiny_config());
-  config.data.train = "/no/such/corpus";
-  config.parallel.context = 2;
-  config.evaluation.tasks = {{.name = "words", .task = "lambada", .data = "words.jsonl"}};
-  const Start started = start(2, [&](int) { return config; });
-  CHECK_THAT(started.errors[0],
-             Contains("configuration: parallel.context = 2 (above 1 with evaluation.tasks) is not supported"));
-  CHECK(started.errors == Errors(2, started.errors[0]));
-}
-
 TEST_CASE("run start: other shards under the same names on one node are refused") {
   const ShardFolder nodes[2];
   Config config = on_cpu(small_run(nodes[0], 1, 1));

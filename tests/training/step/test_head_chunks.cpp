@@ -79,7 +79,7 @@ namespace {
 struct Results {
   std::vector<std::vector<float>> tokens;  // losses, maxima, targets' logits of each micro-batch
   double loss = 0;
-  std::vector<std::vector<float>> gradients;  // all parameters' but the word table's
+  std::vector<float> gradients;  // of all parameters but the word table, one after another
   std::vector<float> word;
   bool evaluation_adds_nothing = false;
 };
@@ -104,7 +104,7 @@ Results play(const Config& config) {
       if (parameter.name == "embedding.word.weight") {
         results.word = gradient;
       } else {
-        results.gradients.push_back(gradient);
+        results.gradients.insert(results.gradients.end(), gradient.begin(), gradient.end());
       }
     }
     const std::vector<float> before = values_of(replica.store().gradients());
@@ -122,18 +122,47 @@ Results play(const Config& config) {
   return results;
 }
 
+/// Whether the head's two products, logits and the gradient of its input, have the same bits in one piece and in chunks
+/// of rows. The library of the CPU decides it: with AVX2, oneDNN adds in an order that depends on the number of rows.
+bool products_in_chunks_have_the_same_bits(std::int64_t rows, std::int64_t chunks, std::int64_t words) {
+  Backend backend = make_cpu_backend();
+  const auto table = random_tensor({words, kWidth}, 1);
+  const auto same = [&](std::int64_t inner, bool transposed) {
+    const auto x = random_tensor({rows, inner}, 2);
+    const std::int64_t columns = transposed ? words : kWidth;
+    Owned<float> whole({rows, columns}), parts({rows, columns});
+    backend.ops->matmul({.a = x, .b = table, .transpose_b = transposed, .c = whole});
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const std::int64_t first = rows * chunk / chunks, count = rows * (chunk + 1) / chunks - first;
+      const ConstTensor part = ConstTensor(x).slice(0, first, count);
+      backend.ops->matmul(
+          {.a = part, .b = table, .transpose_b = transposed, .c = parts.tensor().slice(0, first, count)});
+    }
+    return whole == parts;
+  };
+  return same(kWidth, true) && same(words, false);
+}
+
 }  // namespace
 
 TEST_CASE("head chunks: the bits of one chunk, but for sums over rows") {
   const Layout layout{.micro_batch = 8};
-  const Results one = play(in_chunks(1, layout));
+  const Config whole = in_chunks(1, layout);
+  const Results one = play(whole);
   REQUIRE(one.tokens.size() == 3);
   for (const std::int64_t chunks : {2, 3}) {  // 64 rows each; 42 or 43
     CAPTURE(chunks);
     const Results some = play(in_chunks(chunks, layout));
-    CHECK(some.tokens == one.tokens);
-    CHECK(some.loss == one.loss);
-    CHECK(some.gradients == one.gradients);
+    if (products_in_chunks_have_the_same_bits(8 * kSequence, chunks, whole.model.padded_vocab())) {
+      CHECK(some.tokens == one.tokens);
+      CHECK(some.loss == one.loss);
+      CHECK(some.gradients == one.gradients);
+    }
+    CHECK(some.loss == Approx(one.loss).epsilon(1e-6));
+    for (std::size_t i = 0; i < one.tokens.size(); ++i) {
+      CHECK(relative_difference(some.tokens[i], one.tokens[i]) <= 1e-6);
+    }
+    CHECK(relative_difference(some.gradients, one.gradients) <= 1e-6);
     CHECK(relative_difference(some.word, one.word) <= 1e-6);
     CHECK(some.evaluation_adds_nothing);
   }
