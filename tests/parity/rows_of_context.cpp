@@ -141,7 +141,8 @@ std::vector<Row> context_of_encoder_decoders() {
       {"context 2, relative T5, 2 x 2 x 1, distributed", 2, 2, 1, with(kTwo, with(kSequence, kSharedOut)), relative,
        ""},
       {"context 2, relative T5, recompute", 1, 1, 1, with(kTwo, kFull), relative, "context 2, relative T5"},
-      {"context 2, relative T5, zero bubble", 1, 1, 4, with(kTwo, kZero), relative, ""},
+      {"context 2, relative T5, zero bubble", 1, 1, 4,
+       with(kTwo, with(kZero, {"parallel.layers_per_stage=[1, 2, 1, 1]"})), relative, ""},
       {"context 2, relative T5, bf16", 1, 1, 1, with(kTwo, kBf16), relative, ""},
   };
 }

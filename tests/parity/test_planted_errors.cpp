@@ -78,7 +78,7 @@ TEST_CASE("planted: norms that are not summed under sequence parallelism") {
                .tensor = 2,
                .how = kSequence,
                .found = {"tensor ranks each use a part of"},
-               .line = {"src/distributed/parallel/gradient_reducer.cpp", "sum", "all_reduce(gradients"},
+               .line = {"src/distributed/parallel/gradient_reducer.cpp", "sum", "all_reduce(store.gradients_of(range)"},
                .communication = defect});
 }
 

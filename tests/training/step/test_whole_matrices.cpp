@@ -66,7 +66,7 @@ struct Trained {
 
 OptimizerConfig settings(bool distributed) {
   // The norm of all ranks' gradients may round otherwise.
-  return {.name = "muon", .momentum = 0.9, .clip_grad_norm = 0, .distributed = distributed};
+  return {.name = "muon", .momentum = 0.9, .clip_grad_norm = 0, .share = distributed ? "state" : "none"};
 }
 
 struct TrainingRank {
