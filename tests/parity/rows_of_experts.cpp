@@ -48,7 +48,7 @@ std::vector<Row> experts() {
                                                  "moe.renormalize=false", "moe.layers=[0, 3]"};
   const std::vector<std::string> bert = with_wide_gaps(bert_experts, 1);
   const std::vector<std::string> bert_shared =
-      with_wide_gaps(with(bert_experts, {"moe.shared_experts=1", "moe.shared_gate=true", "moe.jitter=0.1"}), 3);
+      with_wide_gaps(with(bert_experts, {"moe.shared_experts=1", "moe.shared_gate=true", "moe.jitter=0.1"}), 7);
   const std::vector<std::string> t5_experts = {"model.family=t5", "model.layers=4", "moe.experts=4", "moe.every=2"};
   const std::vector<std::string> t5 = with_wide_gaps(t5_experts, 14),
                                  t5_dropless = with_wide_gaps(with(t5_experts, dropless), 6);
@@ -153,15 +153,15 @@ std::vector<Row> experts() {
       {"context 2, experts, expert 2 of data 4, distributed", 1, 4, 1, with(context2, with(two, distributed)), large,
        ""},
       {"context 2, experts, 2 x 2 x 2, expert 2", 2, 2, 2, with(context2, with(two, sequence)), large, ""},
-      {"context 2, experts, 2 x 2 x 2, expert 2, zero bubble", 2, 2, 2,
-       with(context2, with(two, with(sequence, zero))), large, "context 2, experts, 2 x 2 x 2, expert 2"},
+      {"context 2, experts, 2 x 2 x 2, expert 2, zero bubble", 2, 2, 2, with(context2, with(two, with(sequence, zero))),
+       large, "context 2, experts, 2 x 2 x 2, expert 2"},
       {"context 2, experts, interleaved, recompute", 1, 2, 2, with(context2, with(full, kTwoChunks)), large, ""},
       {"context 2, all experts, bf16", 2, 2, 1, with(context2, with(two, with(sequence, half))),
        with(four_experts, {"moe.top_k=4"}), ""},
       {"context 2, small experts", 1, 1, 1, context2, small, ""},
       {"context 2, small experts, ring", 1, 1, 1, with(context2, {"parallel.context_exchange=ring"}),
-       with(small, {"model.attention_dropout=0"}), ""},
-      {"context 4, small experts, expert 2, sequence", 2, 2, 1, with(context4, with(two, sequence)), small, ""},
+       with_wide_gaps(with(cramped, {"model.attention_dropout=0"}), 393), ""},
+      {"context 2, small experts, expert 2, sequence", 2, 2, 1, with(context2, with(two, sequence)), small, ""},
       {"context 4, small experts, distributed, zero bubble", 1, 2, 2, with(context4, with(distributed, zero)), small,
        ""},
       {"context 2, shared experts, 2 x 2 x 1, expert 2", 2, 2, 1, with(context2, with(two, sequence)), shared, ""},

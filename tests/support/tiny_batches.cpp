@@ -69,13 +69,15 @@ TinyBatches::TinyBatches(const Config& config, int data_rank, int context_rank)
   }
   const BatchLayout layout = batch_layout_of_rank(family_of(config.model), config, context_rank);
   if (layout.sizes.cut.cuts()) {
-    cut_ = BatchBuffer(weigh_ || pairs_ ? layout : layout.without(&Rows::weights), static_cast<std::int64_t>(count),
-                       host_memory());
+    const bool weighs = weigh_ || pairs_ || translations_;
+    cut_ =
+        BatchBuffer(weighs ? layout : layout.without(&Rows::weights), static_cast<std::int64_t>(count), host_memory());
   }
 }
 
 void TinyBatches::cut(std::size_t count, const StepShape& shape) {
-  const BatchSizes sizes = cut_.layout().sizes.with_sequence(shape.sequence);
+  // Translations have one length: a step's is their encoder's.
+  const BatchSizes sizes = cut_.layout().sizes.with_sequence(translations_ ? 0 : shape.sequence);
   cut_.write_row_numbers(sizes,
                          [](void* to, const void* values, std::size_t bytes) { std::memcpy(to, values, bytes); });
   cut_micro_batches_.clear();
