@@ -57,6 +57,7 @@ class Draw:
             self.set("optimizer.moments_dtype", "bf16")
         self.draw_context()
         self.draw_head()
+        self.draw_share()
 
     def one_of(self, *values):
         return self.random.choice(values)
@@ -302,8 +303,9 @@ class Draw:
         sequence = self.keys["model.sequence_length"]
         unit = self.tensor if self.sequence_parallel else 1
         fits = [c for c in (2, 4) if self.ranks * c <= 8 and sequence % (2 * c) == 0 and sequence % (c * unit) == 0]
-        refused = self.keys.get("model.family") == "t5" or "moe.experts" in self.keys or "train.curriculum" in self.keys
-        if not fits or refused or self.sometimes(0.3):
+        if self.keys.get("model.family") == "t5":
+            fits = [c for c in fits if self.keys["model.decoder_sequence_length"] % (2 * c * unit) == 0]
+        if not fits or "train.curriculum" in self.keys or self.sometimes(0.3):
             return
         context = self.one_of(*fits)
         self.set("parallel.context", context)
@@ -316,7 +318,10 @@ class Draw:
         exchanges = ["auto", "gathered"]
         if heads % context == 0 and (groups % context == 0 or context % groups == 0):
             exchanges.append("ulysses")
-        if self.keys["model.attention_dropout"] == 0 or self.keys["model.sequence_length"] % (16 * context) == 0:
+        lengths = [self.keys["model.sequence_length"]]
+        if self.keys.get("model.family") == "t5":
+            lengths.append(self.keys["model.decoder_sequence_length"])
+        if self.keys["model.attention_dropout"] == 0 or all(length % (16 * context) == 0 for length in lengths):
             exchanges.append("ring")
         self.set("parallel.context_exchange", self.one_of(*exchanges))
 
@@ -324,6 +329,12 @@ class Draw:
         """Chunks of the head's rows. Drawn after context ranks, so that the draws above stay what they were."""
         if self.sometimes(0.3):
             self.set("model.head_chunks", self.one_of(2, 3, 1000))
+
+    def draw_share(self):
+        late = self.keys.get("parallel.schedule") == "zero_bubble"
+        whole = self.keys.get("optimizer.name") == "muon"
+        if self.keys["optimizer.share"] == "state" and not late and not whole and self.sometimes(0.5):
+            self.set("optimizer.share", "gradients")
 
 
 def make_corpus(folder, preprocess):

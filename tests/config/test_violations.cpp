@@ -76,4 +76,6 @@ TEST_CASE("optimizer.distributed: read from older files, refused as an option", 
   CHECK(contains(notes[0], "optimizer.distributed = true is read as optimizer.share = \"state\""));
   CHECK(read("distributed = false", notes) == "none");
   CHECK(contains(error_of([&] { read("distributed = 1", notes); }), "it is now optimizer.share"));
+  CHECK(contains(error_of([&] { read("distributed = true\nshare = \"none\"", notes); }),
+                 "is the earlier name of optimizer.share, which is given too; remove optimizer.distributed"));
 }

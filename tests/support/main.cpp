@@ -1,6 +1,5 @@
-#define CATCH_CONFIG_RUNNER
-#include "support/catch.h"
+#include "support/session.h"
 
 int main(int argc, char** argv) {
-  return Catch::Session().run(argc, argv);
+  return megatron::test::run_tests(argc, argv);
 }

@@ -133,7 +133,11 @@ class Parser {
     for (auto&& [key_name, value] : *node.as_table()) {
       const Key* key = find_key(table, key_name.str());
       const EarlierSwitch* const earlier = key == nullptr ? find_earlier(table, key_name.str()) : nullptr;
-      if (earlier != nullptr && value.is_boolean()) {
+      if (earlier != nullptr && node.as_table()->contains(earlier->now)) {
+        issue(place_of(key_name),
+              fmt::format("{0}.{1} is the earlier name of {0}.{2}, which is given too; remove {0}.{1}", table,
+                          earlier->name, earlier->now));
+      } else if (earlier != nullptr && value.is_boolean()) {
         read_earlier(*earlier, *value.value<bool>(), place_of(key_name));
       } else if (key == nullptr) {
         unknown_key(place_of(key_name), table, std::string(key_name.str()));

@@ -36,10 +36,14 @@ void check_lengths(const Config& c, Violations& violations) {
   const std::int64_t unit = std::lcm(c.parallel.sequence_parallel ? tensor * c.parallel.context : 1, exchange_unit(c));
   if (c.parallel.context > 1 && length % unit != 0) {
     violations.add(
-        {"parallel.context", "model.decoder_sequence_length", "parallel.sequence_parallel", "parallel.tensor"},
+        {"parallel.context", "model.decoder_sequence_length", "parallel.sequence_parallel", "parallel.tensor",
+         "parallel.context_exchange", "model.attention_dropout"},
         "parallel.context = {}: model.decoder_sequence_length = {} is not divisible by {}, into which context "
-        "ranks, tensor ranks and the exchange cut sequences; nearest lengths: {}",
-        c.parallel.context, length, unit, multiples_around(length, unit));
+        "ranks, tensor ranks and, with dropout, context_exchange = \"{}\" cut sequences; nearest lengths: {}",
+        c.parallel.context, length, unit, exchange_of(c).name, multiples_around(length, unit));
+    if (exchange_unit(c) > 2 * c.parallel.context) {
+      violations.add_other_way_out("or give context_exchange = \"{}\"", kAttentionExchanges.front().name);
+    }
   } else if (c.parallel.sequence_parallel && length % tensor != 0) {
     violations.add({"parallel.sequence_parallel", "model.decoder_sequence_length", "parallel.tensor"},
                    "sequence_parallel: model.decoder_sequence_length = {} is not divisible by parallel.tensor = {}; "

@@ -264,8 +264,8 @@ std::vector<Key> parallel_keys() {
       {MEGATRON_KEY(parallel, split_stage), from_to(1, kMaxExtent).with("model.family", {"t5"}), "stage", "none",
        "Asserts that this stage, counted from 0, is the first with layers of the decoder.", ""},
       {MEGATRON_KEY(parallel, overlap_gradients), any(), "", "",
-       "Sum gradients over data ranks during the backward pass, as `optimizer.share` always does. The "
-       "results are the same.",
+       "Sum gradients over data ranks during the backward pass, as an `optimizer.share` other than \"none\" always "
+       "does. The results are the same.",
        ""},
   };
 }

@@ -10,6 +10,7 @@
 
 #include "base/core/error.h"
 #include "base/system/errno_text.h"
+#include "base/system/regular_file.h"
 #include "base/text/foreign_text.h"
 #include "base/text/utf8.h"
 #include "data/preprocess/json_text.h"
@@ -41,10 +42,19 @@ TextFormat format_of(const std::string& path, const TextInputs& inputs) {
   return TextFormat::plain;
 }
 
-/// ErrorKind::data if the file is Parquet, by its first bytes or its name.
+/// Four letters that Parquet begins and ends with. A text may begin with them too.
+bool is_parquet(const std::string& path) {
+  constexpr std::string_view kMark = "PAR1";
+  if (!begins_with(path, kMark)) return false;
+  const RegularFile file(path, ErrorKind::data);
+  std::string end(kMark.size(), '\0');
+  file.read(file.bytes() - end.size(), end.data(), end.size());
+  return end == kMark;
+}
+
+/// ErrorKind::data if the file is Parquet, by its ends or its name.
 void refuse_parquet(const std::string& path) {
-  constexpr std::string_view kBegin = "PAR1";
-  if (!begins_with(path, kBegin)) {
+  if (!is_parquet(path)) {
     if (fs::path(path).extension() != ".parquet") return;
     const InputFile file(path);  // tells what else it may be, such as a pointer of Git LFS
   }

@@ -39,7 +39,8 @@ inline constexpr Partial kMostOfExpertRanks{"tokens of an expert, the most of a 
 inline constexpr Divided kChoicesOfRows{"experts that a rank's rows chose", Group::context, Reduce::sum,
                                         Equal::by_chance};
 inline constexpr Divided kGatesOfRows{"gates of a rank's rows", Group::context, Reduce::sum, Equal::by_chance};
-inline constexpr Divided kRowsOfPlaces{"rows of a rank, for the places of all", Group::context};
+inline constexpr Divided kRowsOfPlaces{"rows of a rank, for the places of all", Group::context, Reduce::sum,
+                                       Equal::by_chance};
 inline constexpr Partial kPlaceShares{"what a rank's places add to rows", Group::context};
 inline constexpr Partial kPlaceGateShares{"what a rank's places add to the gradient of gates", Group::context};
 

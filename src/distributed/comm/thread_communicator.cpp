@@ -259,6 +259,7 @@ std::uint64_t ThreadCommunicator::meet(const Signature& signature, const void* i
     lock.lock();
     meeting.working = false;
     meeting.complete = true;
+    lock.unlock();  // first, since whoever wakes takes it
     group_->changed.notify_all();
   }
   return add({signature.verb, number, {}});
@@ -275,10 +276,12 @@ void ThreadCommunicator::finish_meeting(std::uint64_t number, Verb verb) {
 std::uint64_t ThreadCommunicator::do_send(ConstTensor values, int to, int channel) {
   const auto* bytes = static_cast<const std::byte*>(values.data());
   std::vector<std::byte> message(bytes, bytes + values.bytes());
-  const Lock lock(group_->mutex);
-  check_unbroken(Verb::send);
-  Mailbox& mailbox = group_->mailboxes[{rank(), to, channel}];
-  mailbox.messages.emplace(mailbox.sent++, std::move(message));
+  {
+    const Lock lock(group_->mutex);
+    check_unbroken(Verb::send);
+    Mailbox& mailbox = group_->mailboxes[{rank(), to, channel}];
+    mailbox.messages.emplace(mailbox.sent++, std::move(message));
+  }
   group_->changed.notify_all();
   return add({Verb::send, 0, {}});
 }

@@ -82,11 +82,12 @@ void Router::forward(Context& context, ConstTensor x, const ExpertSlots& layout,
                            .entries = saved.entries,
                            .counts = saved.counts});
   if (tally != nullptr) {
-    // All context ranks have the counts of whole samples: one of them adds these up.
+    // All context ranks have the counts of whole samples: one of them adds these up. All take as much memory.
+    const Tensor spare = context.divided() ? context.scratch.allocate("choices that another rank counts",
+                                                                      {1, sizes_.experts + 1}, DType::f64)
+                                           : Tensor();
     const bool first = context.context_rank() == 0;
-    const Tensor choices =
-        first ? tally->choices.slice(0, sizes_.row, 1)
-              : context.scratch.allocate("choices that another rank counts", {1, sizes_.experts + 1}, DType::f64);
+    const Tensor choices = first ? tally->choices.slice(0, sizes_.row, 1) : spare;
     if (!first) context.ops.fill(choices, 0);
     context.ops.tally_routes({.counts = saved.counts,
                               .gaps = gaps,

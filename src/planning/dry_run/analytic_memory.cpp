@@ -98,6 +98,7 @@ std::string compare_with_analytic(const Config& config, const MemoryPlan& first_
       fmt::format("compare   Megatron-LM's formulas for stage 0: {:.4g} bytes per parameter, {} (here {:.4g}, {})",
                   published.bytes_per_parameter, format_bytes(published.bytes_per_parameter * parameters),
                   state / parameters, format_bytes(state));
+  if (config.optimizer.shares().gradients) text += ", with two layers' whole gradients, and those outside of layers";
   if (config.model.has_decoder()) return text + "\n";  // no formula of activations is published for two streams
   const bool recomputes = config.recompute.of_chunk(1) > 0;
   std::vector<std::string> reasons;

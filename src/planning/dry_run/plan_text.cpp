@@ -172,12 +172,15 @@ std::string describe_failure(const Config& config) {
 // The cost of dividing gradients, which grows with the micro-batches.
 std::string describe_share(const Config& config) {
   const ShareRow& share = config.optimizer.shares();
-  const auto m = static_cast<double>(micro_batches_per_step(config));
-  if (!share.gradients || config.parallel.data * config.parallel.context == 1) return "";
+  const auto m = static_cast<double>(micro_batches_per_step(config)),
+             copies = static_cast<double>(config.parallel.data * config.parallel.context);
+  if (!share.gradients || copies == 1) return "";
+  const double others = (copies - 1) / copies;  // of the copies, for a part
   return fmt::format(
-      "share     gradients of {} layers at a time are whole; in a step of {:g} micro-batches a rank sends {:g} numbers "
-      "for each parameter of a layer, where optimizer.share = \"state\" sends {:g}\n",
-      ParameterStore::kRingBuffers, m, share.traffic(m), row_named(kShares, "state").traffic(m));
+      "share     gradients of at most {} layers at a time are whole; in a step of {:g} micro-batches a rank sends "
+      "{:.3g} "
+      "numbers for each parameter of a layer that all copies have, where optimizer.share = \"state\" sends {:.3g}\n",
+      ParameterStore::kRingBuffers, m, others * share.traffic(m), others * row_named(kShares, "state").traffic(m));
 }
 
 std::string describe_recomputation(const Config& config) {

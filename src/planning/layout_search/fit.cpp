@@ -60,6 +60,7 @@ std::vector<std::int64_t> head_chunks(const Config& config) {
 
 std::vector<std::string> shares(const Config& config) {
   std::vector<std::string> names = {config.optimizer.share};
+  if (config.parallel.data * config.parallel.context == 1) return names;  // there are no copies to divide among
   for (const ShareRow& row : kShares) {
     if (row.name != config.optimizer.share) names.emplace_back(row.name);
   }

@@ -13,12 +13,17 @@ namespace megatron {
 
 namespace {
 
-constexpr std::int64_t kPlayed = 2;  // micro-batches: the first's forward and the last's backward differ from others
+// Micro-batches that are played: the first's forward and the last's backward differ from others. Where gradients are
+// divided, so does the first's backward, which finds no sums in flight.
+constexpr std::int64_t kMostPlayed = 3;
+std::int64_t played_of(const Config& config) {
+  return config.optimizer.shares().gradients ? kMostPlayed : 2;
+}
 
 // The same run, in which steps of few micro-batches occur too.
 Config with_short_steps(Config config) {
   const std::int64_t whole = config.train.global_batch_size,
-                     few = kPlayed * config.train.micro_batch_size * config.parallel.data;
+                     few = played_of(config) * config.train.micro_batch_size * config.parallel.data;
   config.train.batch_ramp_up = {};
   config.train.curriculum = {};
   if (few < whole) config.train.batch_ramp_up = {.start = few, .increment = whole - few, .samples = whole};
@@ -95,13 +100,14 @@ class StageTimes {
   const TimedAction& of(const Action& action) const {
     // The first forward waits for gathers, the last backward starts sums.
     const bool forward = action.kind == Action::Kind::forward;
-    const int played = forward ? (action.micro_batch == 0 ? 0 : played_) : (action.micro_batch == last_ ? played_ : 0);
+    const int other = forward ? played_ : std::max(played_ - 1, 0);
+    const int played = action.micro_batch == 0 ? 0 : action.micro_batch == last_ ? played_ : other;
     return step_.actions[places_.at(key(action.kind, action.chunk, played))];
   }
 
  private:
   static int key(Action::Kind kind, int chunk, int micro_batch) {
-    return (chunk * 4 + static_cast<int>(kind)) * static_cast<int>(kPlayed) + micro_batch;
+    return (chunk * 4 + static_cast<int>(kind)) * static_cast<int>(kMostPlayed) + micro_batch;
   }
 
   TimedStep step_;

@@ -228,9 +228,9 @@ TEST_CASE("preprocess: Parquet is refused, with a command to convert it", "[prep
       require_clean_error(folder, job, ErrorKind::data, told);
     }
   };
-  for (const char* name : {"b.parquet", "b.jsonl", "b.txt", "b"}) {  // by its first bytes
+  for (const char* name : {"b.parquet", "b.jsonl", "b.txt", "b"}) {  // by its ends
     INFO(name);
-    write_file(folder.file(name), "PAR1\x15\x04\x15");
+    write_file(folder.file(name), "PAR1\x15\x04\x15PAR1");
     refused(name);
   }
   write_file(folder.file("set/b.parquet"), "damaged");  // by its name
@@ -240,7 +240,7 @@ TEST_CASE("preprocess: Parquet is refused, with a command to convert it", "[prep
   write_file(folder.file("set/b.parquet"), "PAR1");
   refused("set");
   std::filesystem::remove(folder.file("set/b.parquet"));
-  write_file(folder.file("set/b.txt"), "PAR 1");
+  write_file(folder.file("set/b.txt"), "PAR1 is a gene");
   CHECK(run(job_of(folder, {"set"})).documents == 2);
 }
 

@@ -133,6 +133,18 @@ TEST_CASE("batch layout: a context rank that attends to all rows knows them") {
   CHECK(buffer.view(layout, shorter, 0).main.whole_positions.shape() == Shape{4});
 }
 
+TEST_CASE("batch layout: experts know the positions of all rows") {
+  BatchLayout whole = some(0b011011);
+  whole.sizes = {.rows = {8}, .samples = 3};
+  CHECK(whole.with_whole_positions().fields.size() == whole.fields.size());  // the rows here are all
+  const BatchLayout layout = whole.divided({2, 1}).with_whole_positions();
+  REQUIRE(layout.find(&Rows::whole_positions) != nullptr);
+  CHECK(layout.with_whole_positions().fields.size() == layout.fields.size());
+  CHECK(row_numbers(*layout.find(&Rows::whole_positions), layout.sizes) ==
+        std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(layout.whole().fields.size() == whole.fields.size());
+}
+
 TEST_CASE("batch layout: a context rank has two chunks of every sequence") {
   // 8 rows on 2 ranks: chunks of 2; rank 0 has rows 0 1 6 7, rank 1 has 2 3 4 5.
   BatchLayout whole = some(0b011011);

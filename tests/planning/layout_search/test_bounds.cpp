@@ -88,19 +88,23 @@ TEST_CASE("no layout takes less memory or time than its bounds") {
     hardware.node.bandwidth = hardware.network.bandwidth = bandwidth;
     LayoutBounds bounds(hardware);
     for (const ParallelConfig& parallel : layouts()) {
-      for (const auto& [micro_batch, recompute, distributed] :
-           {std::tuple(1, "none", false), {1, "full", true}, {1, "selective", true}, {4, "none", true}}) {
+      for (const auto& [micro_batch, recompute, share] : {std::tuple(1, "none", "none"),
+                                                          {1, "full", "state"},
+                                                          {1, "selective", "state"},
+                                                          {4, "none", "state"},
+                                                          {1, "none", "gradients"}}) {
         const bool splits = row_named(kSchedules, parallel.schedule).splits_backward;
         if (splits && std::string_view(recompute) == "full") continue;  // nothing is left to delay
+        if (splits && std::string_view(share) == "gradients") continue;
         CAPTURE(config.model.family, bandwidth, parallel.tensor, parallel.pipeline, parallel.schedule, micro_batch,
-                recompute, distributed);
+                recompute, share);
         Config one = config;
         one.parallel = parallel;
         if (config.model.moe.experts > 0) one.parallel.expert = std::min<std::int64_t>(parallel.data, micro_batch);
         if (one.parallel.expert > 1 && parallel.tensor > 1) one.parallel.sequence_parallel = true;
         one.train.micro_batch_size = micro_batch;
         one.recompute.mode = recompute;
-        one.optimizer.share = distributed ? "state" : "none";
+        one.optimizer.share = share;
         resolve(one, 8, nullptr);
         const RecordedLayout played = record_layout(one, hardware.ranks_per_node);
         const double bytes = bounds.bytes(one), seconds = bounds.seconds(one);

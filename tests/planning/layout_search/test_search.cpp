@@ -48,12 +48,17 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
   struct Case {
     std::int64_t tensor, pipeline, chunks, micro_batch;
     const char *schedule, *recompute;
-    bool sequence_parallel, distributed;
+    bool sequence_parallel;
+    const char* share;
   };
-  const Case cases[] = {
-      {1, 1, 1, 4, "1f1b", "none", false, false},           {2, 4, 1, 1, "1f1b", "full", true, true},
-      {2, 4, 2, 2, "interleaved", "none", false, true},     {1, 2, 1, 1, "zero_bubble", "none", false, false},
-      {2, 2, 1, 2, "zero_bubble", "selective", true, true}, {4, 2, 1, 16, "1f1b", "none", true, false}};
+  const Case cases[] = {{1, 1, 1, 4, "1f1b", "none", false, "none"},
+                        {2, 4, 1, 1, "1f1b", "full", true, "state"},
+                        {2, 4, 2, 2, "interleaved", "none", false, "state"},
+                        {1, 2, 1, 1, "zero_bubble", "none", false, "none"},
+                        {2, 2, 1, 2, "zero_bubble", "selective", true, "state"},
+                        {4, 2, 1, 16, "1f1b", "none", true, "none"},
+                        {1, 1, 1, 1, "1f1b", "none", false, "gradients"},
+                        {2, 2, 2, 2, "interleaved", "full", true, "gradients"}};
   for (const char* const device : {"cuda", "cpu"}) {
     for (const Case& each : cases) {
       CAPTURE(device, each.tensor, each.pipeline, each.schedule);
@@ -63,7 +68,7 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
       config.parallel.virtual_stages = each.chunks;
       config.parallel.schedule = each.schedule;
       config.parallel.sequence_parallel = each.sequence_parallel;
-      config.optimizer.share = each.distributed ? "state" : "none";
+      config.optimizer.share = each.share;
       config.recompute.mode = each.recompute;
       config.train.micro_batch_size = each.micro_batch;
       config.run.device = device;

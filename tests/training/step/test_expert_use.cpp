@@ -88,6 +88,13 @@ TEST_CASE("experts: every choice is counted once, whatever the schedule") {
          c.parallel.expert = 2;
          c.recompute.mode = "full";
        }},
+      {1, 1, 1, [](Config& c) { c.parallel.context = 4; }},
+      {2, 2, 1,
+       [](Config& c) {
+         c.parallel.context = 2;
+         c.parallel.sequence_parallel = true;
+         c.parallel.expert = 2;
+       }},
       {1, 1, 2,
        [](Config& c) {
          c.parallel.schedule = "interleaved";
