@@ -20,6 +20,7 @@
 #include "base/text/text.h"
 #include "data/preprocess/preprocess.h"
 #include "data/preprocess/same_inputs.h"
+#include "data/preprocess/text_provenance.h"
 #include "distributed/comm/together.h"
 #include "programs/preprocess_tools.h"
 #include "programs/program.h"
@@ -65,6 +66,32 @@ void print_summary(const PreprocessJob& job, bool appends_eod, const std::vector
   if (sum.bad > 0) fmt::print("{} bad documents left out (--skip-bad)\n", sum.bad);
 }
 
+/// Finds out, all ranks together, which inputs megatron_clean has made; the shards then say it.
+void set_provenance(Communicator& world, Preprocessor& preprocessor, const std::vector<InputIdentity>& inputs) {
+  const auto ranks = static_cast<std::size_t>(world.size()), rank = static_cast<std::size_t>(world.rank());
+  const auto parts = together(world, [&] {
+    std::vector<int> mine;
+    for (std::size_t i = rank; i < inputs.size(); i += ranks) {
+      mine.push_back(static_cast<int>(origin_of_text(inputs[i].path)));
+    }
+    return mine;
+  });
+  std::vector<TextOrigin> origins;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    origins.push_back(static_cast<TextOrigin>(parts[i % ranks][i / ranks]));
+    if (world.rank() != 0 || origins.back() != TextOrigin::changed) continue;
+    print_note(
+        fmt::format("{} is another file than megatron_clean has written, as {} in its folder says: shards do not "
+                    "tell what it was made from",
+                    inputs[i].path, kProvenanceFile));
+  }
+  std::string json;
+  agree(world, [&] {
+    if (world.rank() == 0) json = describe_origins("megatron_preprocess " + program_version(), inputs, origins);
+  });
+  preprocessor.set_provenance(world.broadcast_text(json, 0));
+}
+
 /// `lock`: taken by rank 0 for all, and to be kept until none of them has anything to put back.
 void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, std::optional<TargetLock>& lock) {
   std::optional<Preprocessor> preprocessor;
@@ -74,8 +101,8 @@ void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, s
                        preprocessor->tokenizer().hash());
   });
   std::vector<InputIdentity> inputs;
-  if (world.size() > 1) agree(world, [&] { inputs = preprocessor->identify_inputs(); });
-  require_same_inputs(world, inputs);
+  agree(world, [&] { inputs = preprocessor->identify_inputs(); });
+  if (world.size() > 1) require_same_inputs(world, inputs);
   for (const std::string& seen : opened) {
     verify(seen == opened.front(), ErrorKind::data, "the ranks see different files: {} and {}", opened.front(), seen);
   }
@@ -90,6 +117,7 @@ void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, s
     }
     return "";
   });
+  set_provenance(world, *preprocessor, inputs);
   const std::uint64_t blocks = preprocessor->blocks(), ranks = static_cast<std::uint64_t>(world.size());
   ProgressLine progress(world.rank() == 0, preprocessor->input_bytes());
   std::vector<BlockSummary> all;

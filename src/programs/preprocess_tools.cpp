@@ -7,6 +7,7 @@
 #include "base/text/byte_text.h"
 #include "config/schema/suggestions.h"
 #include "data/indexed/conversion.h"
+#include "data/shards/shard_provenance.h"
 #include "data/shards/token_dataset.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "programs/program.h"
@@ -219,8 +220,13 @@ class Verify final : public PreprocessTool {
       set.read(at, std::min(kAtOnce, set.tokens() - at), ids.data());
     }
     if (set.has_sentences()) set.read_sentences();
-    return fmt::format("{}: in order: {}, {} in {}", name, plural(set.documents(), "document"),
-                       plural(set.tokens(), "token"), plural(set.shards(), "shard"));
+    std::string text = fmt::format("{}: in order: {}, {} in {}", name, plural(set.documents(), "document"),
+                                   plural(set.tokens(), "token"), plural(set.shards(), "shard"));
+    for (const std::string& prefix : set.prefixes()) {
+      const std::string steps = describe_provenance(provenance_of_shards(prefix));
+      if (!steps.empty()) text += fmt::format("\n{}: cleaned: {}", prefix, steps);
+    }
+    return text;
   }
 };
 

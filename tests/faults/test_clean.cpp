@@ -1,6 +1,8 @@
 // megatron_clean as users start it: a recipe on several ranks, killed at random moments, and its exit codes.
 #include <zlib.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <regex>
 
@@ -180,6 +182,51 @@ TEST_CASE("clean: duplicates and tasks' texts leave on 1, 2, 3, 8 ranks", "[faul
     fs::remove_all(folder.file("out"));
   }
   CHECK(expected.size() == 3);
+}
+
+TEST_CASE("clean: shards, a run and its page say what made their text", "[fault-140]") {
+  const TemporaryFolder folder;
+  write_file(folder.file("a.jsonl"), pages(1));
+  const std::string text = folder.file("text"), unique = folder.file("unique"), set = folder.file("set");
+  expect(
+      clean({"text", "--input", folder.file("a.jsonl"), "--output", text, "--gopher", "false", "--min-characters", "12"}),
+      0);
+  expect(clean({"duplicates", "--input", text, "--output", unique}), 0);
+  const auto preprocess = [&](int ranks) {
+    return expect(launched(ranks, {preprocess_program(), "--input", unique, folder.file("a.jsonl"), "--output", set,
+                                   "--shard-bytes", "50000", "--overwrite"}),
+                  0);
+  };
+  CHECK_FALSE(mentions(preprocess(0).err, "another file"));
+  const auto shards = [&] {
+    std::map<std::string, std::string> files = all_files(folder.path());
+    std::erase_if(files, [](const auto& file) { return !file.first.ends_with(".h5"); });
+    return files;
+  };
+  const std::map<std::string, std::string> alone = shards();
+  CHECK(alone.size() > 3);
+  preprocess(3);
+  CHECK((shards() == alone));
+  const std::vector<std::string> told = {"text kept ", " of 1000, duplicates kept "};
+  expect({preprocess_program(), "verify", set}, 0, {"set: cleaned: " + told[0], told[1]});
+
+  const std::string run = folder.file("run");
+  train(kOneRank, run, {"data.train=" + set, "train.steps=2"});
+  CHECK(mentions(contents_of(run + "/run.log"), "cleaned   " + set + ": text kept "));
+  const nlohmann::json origin = nlohmann::json::parse(contents_of(run + "/provenance.json")).at(set);
+  CHECK(origin.at("steps").at(0).at(0).at("read") == 1000);
+  CHECK(origin.at("steps").at(0).at(1).at("step") == "duplicates");
+  const nlohmann::json& result = origin.at("provenance").at("results").at(0);
+  CHECK(result == nlohmann::json::parse(contents_of(unique + "/provenance.json")));
+  CHECK(origin.at("provenance").at("inputs").at(0).at("from") == 0);
+  CHECK_FALSE(origin.at("provenance").at("inputs").at(1).contains("from"));
+  expect({train_program(), "--report", run}, 0);
+  CHECK(mentions(contents_of(run + "/report.html"), "Where the data comes from"));
+
+  // A result that was edited is not what its provenance says.
+  std::ofstream(unique + "/documents.jsonl", std::ios::app) << "{\"text\": \"one more\"}\n";
+  CHECK(mentions(preprocess(2).err, "documents.jsonl is another file than megatron_clean has written"));
+  CHECK_FALSE(mentions(expect({preprocess_program(), "verify", set}, 0).out, "cleaned"));
 }
 
 TEST_CASE("clean: memory does not grow with the input", "[fault-142]") {

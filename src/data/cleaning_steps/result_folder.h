@@ -14,21 +14,12 @@
 #include "base/system/durable_file.h"
 #include "base/system/file_lock.h"
 #include "data/cleaning_steps/output_text.h"
+#include "data/preprocess/clean_result.h"
 
 namespace megatron {
 
 /// A folder in the result's, for files that are gone when it is finished.
 inline constexpr const char* kScratchFolder = ".megatron_clean.scratch";
-
-/// JSON as text, where names of files need not be UTF-8: U+FFFD stands for what is not.
-std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
-
-/// The provenance that lies in a folder, if it has one that can be read.
-std::optional<nlohmann::ordered_json> provenance_in(const std::string& folder);
-/// The report of a result, likewise.
-std::optional<nlohmann::ordered_json> report_in(const std::string& folder);
-/// Whether the files that a provenance names are in the folder, with the hashes that it says; reads all of them.
-bool has_outputs(const std::string& folder, const nlohmann::ordered_json& provenance);
 
 class ResultFolder {
  public:

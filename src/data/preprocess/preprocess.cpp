@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "data/preprocess/json_text.h"
+#include "data/shards/shard_provenance.h"
 #include "data/shards/token_shard.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 
@@ -54,7 +55,8 @@ class Preprocessor::BlockReader {
   BlockReader(Preprocessor& owner, std::uint64_t block, const Progress& progress)
       : owner_(owner),
         progress_(progress),
-        writer_(owner.files_.begin_part(block), vocabulary_of(*owner.tokenizer_),
+        path_(owner.files_.begin_part(block)),
+        writer_(path_, vocabulary_of(*owner.tokenizer_),
                 owner.job_.sentences == SentenceMode::none ? Sentences::unknown : Sentences::kept) {
     summary_.block = block;
   }
@@ -71,7 +73,9 @@ class Preprocessor::BlockReader {
     }
     summary_.documents = writer_.documents();
     summary_.tokens = writer_.tokens();
-    if (summary_.documents > 0) summary_.hash = writer_.finish();
+    if (summary_.documents == 0) return summary_;
+    summary_.hash = writer_.finish();
+    if (!owner_.provenance_.empty()) add_provenance(path_, owner_.provenance_);
     return summary_;
   }
 
@@ -126,6 +130,7 @@ class Preprocessor::BlockReader {
   Preprocessor& owner_;
   const Progress& progress_;
   BlockSummary summary_;
+  std::string path_;
   TokenShardWriter writer_;
   std::vector<std::int32_t> ids_;
   std::vector<std::uint64_t> lengths_;

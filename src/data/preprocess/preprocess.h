@@ -64,6 +64,8 @@ class Preprocessor {
   std::uint64_t block_bytes(std::uint64_t block) const;  ///< in the input
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   bool appends_eod() const { return append_eod_; }
+  /// Gives the shards of this object's blocks a provenance, before process(); empty: none.
+  void set_provenance(std::string json) { provenance_ = std::move(json); }
   /// Identities of all files, in their order; reads some of each.
   std::vector<InputIdentity> identify_inputs() const;
 
@@ -86,6 +88,7 @@ class Preprocessor {
  private:
   class BlockReader;
   PreprocessJob job_;
+  std::string provenance_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Encoder> encoder_;
   bool append_eod_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/system/durable_file.h"
+#include "data/shards/shard_provenance.h"
 
 namespace megatron {
 
@@ -213,10 +214,12 @@ TokenShard::TokenShard(const Hdf5Reader& file) : path_(file.path()) {
   count_ = file.read_u64("shard_count");
   set_hash_ = file.read_u64("set_hash");
   std::vector<std::string> names = file.datasets();
-  std::erase_if(names, [](const std::string& name) { return name == "continues" || name == "sentences"; });
+  std::erase_if(names, [](const std::string& name) {
+    return name == "continues" || name == "sentences" || name == kProvenanceDataset;
+  });
   verify(names == std::vector<std::string>{"documents", "tokens"}, ErrorKind::data,
-         "{}: has other datasets than /documents and /tokens, and perhaps /sentences and /continues: {}", path,
-         fmt::join(file.datasets(), " "));
+         "{}: has other datasets than /documents and /tokens, and perhaps /sentences, /continues and /provenance: {}",
+         path, fmt::join(file.datasets(), " "));
   tokens_ = file.open_dataset("tokens");
   documents_ = file.open_dataset("documents");
   const Hdf5Type expected = vocabulary_.size <= kLargestNarrowVocabulary ? Hdf5Type::u16 : Hdf5Type::u32;

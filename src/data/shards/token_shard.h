@@ -89,6 +89,7 @@ void seal_shard(const std::string& temporary_path, std::uint64_t index, std::uin
 ///   /tokens.xxh3, /documents.xxh3   u64: the XXH3 hash of each of their chunks, which is verified whenever one is read
 ///   /sentences   u64 [sentences + 1], optional: where each sentence begins; every document begins with one
 ///   /continues   u8 [vocab_size], optional: 1 for a token that continues a word
+///   /provenance  u8, optional: JSON that says where the text comes from (shard_provenance.h)
 ///   attributes   format_version, tokenizer, tokenizer_hash, vocab_size, eod_id,
 ///                shard_index, shard_count, set_hash: which part of which set this is, so that a set that lacks a shard
 ///                or mixes two runs of megatron_preprocess is noticed;

@@ -12,6 +12,7 @@
 #include "monitoring/plots/axis.h"
 #include "monitoring/plots/svg.h"
 #include "monitoring/reports/config_changes.h"
+#include "monitoring/reports/data_origin.h"
 #include "monitoring/reports/html.h"
 #include "monitoring/reports/schedule_drawing.h"
 
@@ -195,6 +196,7 @@ std::string run_report(const RunRecord& run) {
     const std::string real = run.traced ? schedule_drawing(*run.traced) : "";
     body += html_section("Schedule of a step", real + schedule_drawing(*run.config));
   }
+  body += html_section("Where the data comes from", data_origin(run.provenance));
   body += html_section("Programs that trained it", programs(run));
   body += html_section("Warnings", warnings(run));
   if (!run.config_text.empty()) body += html_section("Configuration", html_folded("config.toml", run.config_text));

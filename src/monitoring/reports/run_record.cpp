@@ -18,7 +18,7 @@ namespace megatron {
 namespace {
 
 constexpr std::size_t kMostWarnings = 50, kMostEvaluations = 32, kLongestWarning = 500;
-constexpr std::int64_t kLongestConfig = 1 << 20;
+constexpr std::int64_t kLongestConfig = 1 << 20, kLongestProvenance = std::int64_t{256} << 20;
 constexpr std::uint64_t kMostLog = std::uint64_t{64} << 20;  // bytes: hundreds of thousands of lines
 
 bool is_file(const std::string& path) {
@@ -85,6 +85,16 @@ void read_config(RunRecord& run) {
     const std::string what = error.what();
     run.notes.push_back("This version cannot read config.toml, which another one may have written: " +
                         what.substr(0, what.find('\n')));
+  }
+}
+
+void read_provenance(RunRecord& run) {
+  const std::string path = run.directory + "/provenance.json";
+  if (!is_file(path)) return;
+  try {
+    run.provenance = read_text_file(path, kLongestProvenance);
+  } catch (const Error& error) {
+    run.notes.push_back(fmt::format("Where the data comes from is not told: {}", error.what()));
   }
 }
 
@@ -179,6 +189,7 @@ RunRecord read_run(const std::string& directory, const RunCurves* curves) {
   RunRecord run = read_run_facts(directory);
   read_warnings(run);
   read_trace(run);
+  read_provenance(run);
   const std::string metrics = directory + "/metrics.jsonl";
   if (!is_file(metrics)) run.notes.emplace_back("There is no metrics.jsonl: no step has been recorded.");
   if (curves != nullptr) {

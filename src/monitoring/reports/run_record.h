@@ -55,6 +55,7 @@ struct RunRecord {
   std::string config_text;           ///< config.toml; empty if there is none
   std::optional<Config> config;      ///< unless this version cannot read it
   std::optional<TracedStep> traced;  ///< if there is a trace.json
+  std::string provenance;            ///< provenance.json; empty if there is none
   std::vector<PastProgram> programs;
   std::vector<std::string> warnings;  ///< from run.log, the last 50
   std::int64_t warnings_before = 0;   ///< earlier ones

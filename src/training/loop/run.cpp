@@ -201,7 +201,7 @@ int run_training(const Config& given, Communicator& world, const RunEnvironment&
   tell_phase(world, "loading");
   loop.load(own);
   write_config(world, config);
-  on_rank_0(world, [&] { datasets.keep_tokenizer(config.run.directory, log); });
+  on_rank_0(world, [&] { datasets.keep_with_run(config.run.directory, log); });
   loop.continue_metrics();
   record_start(log, environment, config, compute, hosts, loop.step());
 

@@ -9,6 +9,7 @@
 #include "data/samples/blended_samples.h"
 #include "data/samples/megatron_order.h"
 #include "data/shards/kept_tokenizer.h"
+#include "data/shards/shard_provenance.h"
 #include "data/shards/split.h"
 #include "training/step/family_samples.h"
 
@@ -89,9 +90,10 @@ std::shared_ptr<const Tokenizer> Datasets::tokenizer() const {
   return tokenizer_of_data(sources_);
 }
 
-void Datasets::keep_tokenizer(const std::string& run_directory, Log& log) const {
-  if (task_) return megatron::keep_tokenizer(run_directory, *task_->tokenizer());
-  megatron::keep_tokenizer(run_directory, sources_, log);
+void Datasets::keep_with_run(const std::string& run_directory, Log& log) const {
+  if (task_) return keep_tokenizer(run_directory, *task_->tokenizer());
+  keep_tokenizer(run_directory, sources_, log);
+  keep_provenance(run_directory, sources_, log);
 }
 
 // megatron-core repeats a few tokens until they are enough.

@@ -80,8 +80,8 @@ class Datasets {
   const Vocabulary& vocabulary() const { return task_ ? task_->vocabulary() : sources_.front()->vocabulary(); }
   /// Nullptr if it needs files that are not there, or is not known.
   std::shared_ptr<const Tokenizer> tokenizer() const;
-  /// As keep_tokenizer() of data/shards/kept_tokenizer.h. For one rank.
-  void keep_tokenizer(const std::string& run_directory, Log& log) const;
+  /// As keep_tokenizer() and keep_provenance() of data/shards. For one rank.
+  void keep_with_run(const std::string& run_directory, Log& log) const;
   /// Path that data.train names, for messages.
   std::string train_path() const { return config_.data.train.parts.front().path; }
   /// With [task]; else null.

@@ -86,6 +86,9 @@ inline void make_whole_run(const std::string& folder) {
   write_file(folder + "/run.log",
              "2026-01-02 03:04:05  megatron_train 9.8.7\n2026-01-02 03:04:06  warning: a <script>alert(1)</script>\n"
              "2026-01-02 03:04:07  no warning: this line\n");
+  write_file(folder + "/provenance.json",
+             R"({"data/<corpus>": {"steps": [[{"step": "text", "read": 700, "kept": 634, "made_by": "9.8.7",
+                 "removed": {"a": 1, "b": 0, "c": 50, "d": 8, "e": 7}}]], "provenance": {}}})");
   std::string before = kConfig;
   before.replace(before.find("0.001"), 5, "0.002");
   for (const std::string& line : {history_line(start_of(0, before)), history_line(end_of(20, "stopped on SIGTERM")),

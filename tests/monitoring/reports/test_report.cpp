@@ -52,6 +52,9 @@ TEST_CASE("report: a whole run shows all its sections") {
                            "9.8.7",
                            "a &lt;script&gt;alert(1)&lt;/script&gt;",
                            "data/&lt;corpus&gt;",
+                           "Where the data comes from",
+                           "<td>634</td>",
+                           "c 50, d 8, e 7, others",
                            "3 threads per rank"}) {
     INFO(part);
     CHECK(has(html, part));

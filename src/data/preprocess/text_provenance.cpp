@@ -1,0 +1,52 @@
+#include "data/preprocess/text_provenance.h"
+
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "base/core/error.h"
+#include "data/preprocess/clean_result.h"
+
+namespace megatron {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string folder_of_text(const std::string& path) {
+  return std::filesystem::path(path).parent_path().empty() ? "." : std::filesystem::path(path).parent_path().string();
+}
+
+}  // namespace
+
+TextOrigin origin_of_text(const std::string& path) {
+  const std::optional<Json> provenance = provenance_in(folder_of_text(path));
+  if (!provenance) return TextOrigin::unknown;
+  const std::string name = std::filesystem::path(path).filename().string();
+  for (const Json& output : provenance->at("outputs")) {
+    if (output.at("file") == name) return is_as_written(path, output) ? TextOrigin::cleaned : TextOrigin::changed;
+  }
+  return TextOrigin::unknown;
+}
+
+std::string describe_origins(const std::string& program, std::span<const InputIdentity> files,
+                             std::span<const TextOrigin> origins) {
+  internal_check(files.size() == origins.size(), "files without an origin", files.size(), origins.size());
+  Json inputs = Json::array(), results = Json::array();
+  std::map<std::string, std::size_t> numbers;  // of folders
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    Json input = {{"file", files[i].path}, {"bytes", files[i].bytes}};
+    const std::string folder = folder_of_text(files[i].path);
+    if (origins[i] == TextOrigin::cleaned) {
+      const auto [number, is_new] = numbers.try_emplace(folder, results.size());
+      const std::optional<Json> provenance = is_new ? provenance_in(folder) : std::nullopt;
+      if (provenance) results.push_back(*provenance);
+      if (number->second < results.size()) input["from"] = number->second;
+    }
+    inputs.push_back(input);
+  }
+  if (results.empty()) return "";
+  return json_text(Json{{"made_by", program}, {"inputs", inputs}, {"results", results}});
+}
+
+}  // namespace megatron
