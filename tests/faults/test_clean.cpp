@@ -188,9 +188,9 @@ TEST_CASE("clean: shards, a run and its page say what made their text", "[fault-
   const TemporaryFolder folder;
   write_file(folder.file("a.jsonl"), pages(1));
   const std::string text = folder.file("text"), unique = folder.file("unique"), set = folder.file("set");
-  expect(
-      clean({"text", "--input", folder.file("a.jsonl"), "--output", text, "--gopher", "false", "--min-characters", "12"}),
-      0);
+  expect(clean({"text", "--input", folder.file("a.jsonl"), "--output", text, "--gopher", "false", "--min-characters",
+                "12"}),
+         0);
   expect(clean({"duplicates", "--input", text, "--output", unique}), 0);
   const auto preprocess = [&](int ranks) {
     return expect(launched(ranks, {preprocess_program(), "--input", unique, folder.file("a.jsonl"), "--output", set,

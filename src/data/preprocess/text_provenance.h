@@ -9,7 +9,7 @@
 
 namespace megatron {
 
-/// What is known of a file of text.
+/// Knowledge about a file of text.
 enum class TextOrigin : int {
   unknown,  ///< no provenance.json in its folder names it
   cleaned,  ///< it is as megatron_clean has written it

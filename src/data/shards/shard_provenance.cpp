@@ -35,7 +35,7 @@ void add_steps(const Json& result, Json& steps) {
                    {"made_by", result.at("made_by")}});
 }
 
-/// Those of each result.
+/// Steps of each result.
 Json steps_of(const Json& provenance) {
   Json all = Json::array();
   for (const Json& result : provenance.at("results")) add_steps(result, all.emplace_back(Json::array()));

@@ -259,7 +259,7 @@ std::uint64_t ThreadCommunicator::meet(const Signature& signature, const void* i
     lock.lock();
     meeting.working = false;
     meeting.complete = true;
-    lock.unlock();  // first, since whoever wakes takes it
+    lock.unlock();  // first: ranks that wake take it
     group_->changed.notify_all();
   }
   return add({signature.verb, number, {}});

@@ -73,14 +73,14 @@ struct BatchLayout {
   std::size_t offset(const BatchField& field, std::size_t k) const;
   /// Null if the layout lacks it.
   const BatchField* find(ConstTensor Rows::*view, Stream stream = Stream::main) const;
-  /// Those that have rows.
+  /// Streams that have rows.
   std::vector<Stream> streams() const;
   /// The layout without a field, if it has it.
   BatchLayout without(ConstTensor Rows::*view, Stream stream = Stream::main) const;
   /// One rank's rows of these whole sequences, and where its chunks start. A cut that cuts nothing changes nothing.
   /// `whole_rows`: attention has all rows, and is told of their positions and documents.
   BatchLayout divided(const ZigZag& cut, bool whole_rows = false) const;
-  /// Gives a rank's layout also the positions of all rows, for experts that take them in any order.
+  /// A rank's layout with the positions of all rows, for experts that take them in any order.
   BatchLayout with_whole_positions() const;
   /// Back again.
   BatchLayout whole() const;

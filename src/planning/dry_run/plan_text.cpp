@@ -175,7 +175,7 @@ std::string describe_share(const Config& config) {
   const auto m = static_cast<double>(micro_batches_per_step(config)),
              copies = static_cast<double>(config.parallel.data * config.parallel.context);
   if (!share.gradients || copies == 1) return "";
-  const double others = (copies - 1) / copies;  // of the copies, for a part
+  const double others = (copies - 1) / copies;  // copies that a part is sent to
   return fmt::format(
       "share     gradients of at most {} layers at a time are whole; in a step of {:g} micro-batches a rank sends "
       "{:.3g} "
