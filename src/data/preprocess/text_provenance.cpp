@@ -33,7 +33,7 @@ std::string describe_origins(const std::string& program, std::span<const InputId
                              std::span<const TextOrigin> origins) {
   internal_check(files.size() == origins.size(), "files without an origin", files.size(), origins.size());
   Json inputs = Json::array(), results = Json::array();
-  std::map<std::string, std::size_t> numbers;  // of folders
+  std::map<std::string, std::size_t> numbers;  // by folder
   for (std::size_t i = 0; i < files.size(); ++i) {
     Json input = {{"file", files[i].path}, {"bytes", files[i].bytes}};
     const std::string folder = folder_of_text(files[i].path);
