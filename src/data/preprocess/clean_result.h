@@ -1,6 +1,6 @@
-// Files that megatron_clean leaves next to the documents that it writes: provenance.json, which names their files with hashes
-// and says what they were made from, and report.json, what went and why. Written by ResultFolder; read by the steps
-// after it, and by megatron_preprocess. A file that is not written as ours are is none.
+// Files that megatron_clean leaves next to the documents that it writes: provenance.json, which names their files with
+// hashes and says what they were made from, and report.json, what went and why. Written by ResultFolder; read by the
+// steps after it, and by megatron_preprocess. A file that is not written as ours are is none.
 #pragma once
 
 #include <nlohmann/json.hpp>
