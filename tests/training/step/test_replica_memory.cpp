@@ -356,6 +356,7 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
       Layout{.tensor = 2,
              .data = 2,
              .sequence_parallel = true,
+             .dropout = 0,
              .variant = with_shared_experts,
              .expert = 2,
              .context = 2,
