@@ -39,7 +39,8 @@ std::string removals(const Json& step) {
 std::string data_origin(const std::string& json) try {
   std::string out;
   if (json.empty()) return out;
-  for (const auto& [prefix, origin] : parse_strict_json(json, kDeepest).items()) {
+  const Json all = parse_strict_json(json, kDeepest);
+  for (const auto& [prefix, origin] : all.items()) {
     for (const Json& steps : origin.at("steps")) {
       std::vector<HtmlRow> rows;
       for (const Json& step : steps) {
