@@ -152,7 +152,7 @@ TEST_CASE("every input file plans with suitable ranks", "[config]") {
   for (const auto& entry : std::filesystem::directory_iterator(repository() / "inputs")) {
     if (entry.path().extension() == ".toml") ++files;
   }
-  CHECK(files == 33);
+  CHECK(files == 34);
 
   const DataFacts bytes{257, 20000};
   Config demo = parse_config((repository() / "inputs/demo.toml").string(), {"train.steps=50", "parallel.tensor=4"});
