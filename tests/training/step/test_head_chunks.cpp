@@ -79,7 +79,7 @@ namespace {
 struct Results {
   std::vector<std::vector<float>> tokens;  // losses, maxima, targets' logits of each micro-batch
   double loss = 0;
-  std::vector<float> gradients;  // of all parameters but the word table, one after another
+  std::vector<float> gradients;  // all parameters' but the word table's, one after another
   std::vector<float> word;
   bool evaluation_adds_nothing = false;
 };
