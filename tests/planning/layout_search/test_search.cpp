@@ -90,6 +90,23 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
   }
 }
 
+TEST_CASE("step time: divided gradients are sent in every micro-batch") {
+  Hardware slow = machine(1e8);
+  slow.used.copies_overlap = false;
+  const auto seconds = [&](const char* share, std::int64_t micro_batches) {
+    Config config = small_model();
+    config.model.layers = 2;
+    config.optimizer.share = share;
+    config.train.micro_batch_size = 1;
+    config.train.global_batch_size = 8 * micro_batches;
+    return step_time(record_layout(resolved(config, 8), 8), slow).seconds;
+  };
+  const auto another = [&](const char* share) { return (seconds(share, 8) - seconds(share, 4)) / 4; };
+  const double numbers = 2.0 * (12 * 256 * 256 + 13 * 256), bytes = numbers * sizeof(float) * 7 / 8;
+  CHECK(another("gradients") - another("state") ==
+        Approx(bytes / (slow.node.bandwidth * slow.used.node_efficiency)).epsilon(0.05));
+}
+
 TEST_CASE("search: a growing batch is planned for all its sizes and steps") {
   Config config = small_model();
   config.parallel.pipeline = 4;
