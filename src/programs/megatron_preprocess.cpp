@@ -68,18 +68,10 @@ void print_summary(const PreprocessJob& job, bool appends_eod, const std::vector
 
 /// Finds out, all ranks together, which inputs megatron_clean has made; the shards then say it.
 void set_provenance(Communicator& world, Preprocessor& preprocessor, const std::vector<InputIdentity>& inputs) {
-  const auto ranks = static_cast<std::size_t>(world.size()), rank = static_cast<std::size_t>(world.rank());
-  const auto parts = together(world, [&] {
-    std::vector<int> mine;
-    for (std::size_t i = rank; i < inputs.size(); i += ranks) {
-      mine.push_back(static_cast<int>(origin_of_text(inputs[i].path)));
-    }
-    return mine;
-  });
-  std::vector<TextOrigin> origins;
+  const std::vector<TextOrigin> origins =
+      by_turns(world, inputs.size(), [&](std::size_t i) { return origin_of_text(inputs[i].path); });
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    origins.push_back(static_cast<TextOrigin>(parts[i % ranks][i / ranks]));
-    if (world.rank() != 0 || origins.back() != TextOrigin::changed) continue;
+    if (world.rank() != 0 || origins[i] != TextOrigin::changed) continue;
     print_note(
         fmt::format("{} is another file than megatron_clean has written, as {} in its folder says: shards do not "
                     "tell what it was made from",

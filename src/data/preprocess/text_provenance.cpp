@@ -5,22 +5,15 @@
 #include <optional>
 
 #include "base/core/error.h"
+#include "base/system/durable_file.h"
 #include "data/preprocess/clean_result.h"
 
 namespace megatron {
 
-namespace {
-
 using Json = nlohmann::ordered_json;
 
-std::string folder_of_text(const std::string& path) {
-  return std::filesystem::path(path).parent_path().empty() ? "." : std::filesystem::path(path).parent_path().string();
-}
-
-}  // namespace
-
 TextOrigin origin_of_text(const std::string& path) {
-  const std::optional<Json> provenance = provenance_in(folder_of_text(path));
+  const std::optional<Json> provenance = provenance_in(folder_of(path));
   if (!provenance) return TextOrigin::unknown;
   const std::string name = std::filesystem::path(path).filename().string();
   for (const Json& output : provenance->at("outputs")) {
@@ -36,7 +29,7 @@ std::string describe_origins(const std::string& program, std::span<const InputId
   std::map<std::string, std::size_t> numbers;  // by folder
   for (std::size_t i = 0; i < files.size(); ++i) {
     Json input = {{"file", files[i].path}, {"bytes", files[i].bytes}};
-    const std::string folder = folder_of_text(files[i].path);
+    const std::string folder = folder_of(files[i].path);
     if (origins[i] == TextOrigin::cleaned) {
       const auto [number, is_new] = numbers.try_emplace(folder, results.size());
       const std::optional<Json> provenance = is_new ? provenance_in(folder) : std::nullopt;

@@ -54,7 +54,7 @@ std::string data_origin(const std::string& json) try {
   }
   return out;
 } catch (const std::exception&) {
-  return "";
+  return "<p class=\"soft\">provenance.json is not written as this version does it.</p>\n";
 }
 
 }  // namespace megatron

@@ -6,7 +6,7 @@
 namespace megatron {
 
 /// HTML: for each set of shards a table of the steps, the first one first. `json`: a run's provenance.json
-/// (data/shards/shard_provenance.h). Empty if it is not written as ours is.
+/// (data/shards/shard_provenance.h); empty: nothing. One that is not written as ours is said to be so.
 std::string data_origin(const std::string& json);
 
 }  // namespace megatron

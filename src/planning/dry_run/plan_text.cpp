@@ -178,8 +178,8 @@ std::string describe_share(const Config& config) {
   const double others = (copies - 1) / copies;  // copies that a part is sent to
   return fmt::format(
       "share     gradients of at most {} layers at a time are whole; in a step of {:g} micro-batches a rank sends "
-      "{:.3g} "
-      "numbers for each parameter of a layer that all copies have, where optimizer.share = \"state\" sends {:.3g}\n",
+      "{:.3g} numbers for each parameter of a layer that all copies have, where optimizer.share = \"state\" sends "
+      "{:.3g}\n",
       ParameterStore::kRingBuffers, m, others * share.traffic(m), others * row_named(kShares, "state").traffic(m));
 }
 

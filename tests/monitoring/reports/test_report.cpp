@@ -27,6 +27,18 @@ void check_page(const std::string& html) {
 
 }  // namespace
 
+TEST_CASE("report: a damaged provenance.json is said to be one") {
+  const TemporaryFolder run;
+  make_whole_run(run.path());
+  for (const char* const damaged : {"{", "[1]", R"({"a": 1})", R"({"a": {"steps": [[{"step": 3}]]}})"}) {
+    CAPTURE(damaged);
+    write_file(run.path() + "/provenance.json", damaged);
+    const std::string html = run_report(read_run(run.path()));
+    check_page(html);
+    CHECK(has(html, "provenance.json is not written as"));
+  }
+}
+
 TEST_CASE("report: a whole run shows all its sections") {
   const TemporaryFolder run;
   make_whole_run(run.path());
