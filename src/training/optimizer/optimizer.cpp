@@ -129,7 +129,7 @@ Tensor Optimizer::master(const FlatRange& range) const {
                                           [&](const FlatRange& owned) { return owned.end() < range.end(); });
   internal_check(owner != owned_.end() && owner->first <= range.first, "state of a range that is not this rank's",
                  range.first, range.count);
-  if (!has_master_copy()) return in(store_.values(), range);
+  if (!has_master_copy()) return store_.values_of(range);
   const std::int64_t position = positions_[static_cast<std::size_t>(owner - owned_.begin())];
   return in(master_copy_, {position + range.first - owner->first, range.count});
 }
@@ -172,16 +172,19 @@ std::vector<NamedState> Optimizer::all_states() const {
 
 void Optimizer::initialize(std::uint64_t seed) {
   seed_ = seed;
-  if (has_master_copy()) {
+  if (has_master_copy() || store_.divides_weights()) {
     ops_.fill(store_.values(), 0);
     for (const Bucket& bucket : store_.buckets()) {
       const Tensor numbers = store_.made_gradients(bucket);  // f32, of the bucket's size, and of no other use yet
       store_.draw_initial(ops_, seed, bucket, numbers);
       for (const FlatRange& range : owned_) {
         const std::int64_t first = std::max(range.first, bucket.first), end = std::min(range.end(), bucket.end());
-        if (first < end) ops_.copy(numbers.slice(0, first - bucket.first, end - first), master({first, end - first}));
+        if (first >= end) continue;
+        const Tensor own = numbers.slice(0, first - bucket.first, end - first);
+        if (has_master_copy()) ops_.copy(own, master({first, end - first}));
+        ops_.copy(own, store_.values_of({first, end - first}));
       }
-      ops_.copy(numbers, in(store_.values(), bucket));
+      if (!store_.divides_weights_of(bucket)) ops_.copy(numbers, store_.read_values(bucket));
     }
   } else {
     store_.draw_initial(ops_, seed, store_.values());
@@ -192,7 +195,7 @@ void Optimizer::initialize(std::uint64_t seed) {
 // The owned range's values are the rounded master's, here and soon on all copies.
 void Optimizer::publish(std::size_t index) {
   const FlatRange& range = owned_[index];
-  if (has_master_copy() && range.count > 0) ops_.copy(master(range), in(store_.values(), range));
+  if (has_master_copy() && range.count > 0) ops_.copy(master(range), store_.values_of(range));
   if (store_.sharded()) gathers_->start(index);
 }
 
