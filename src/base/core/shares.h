@@ -28,8 +28,9 @@ struct ShareRow {
   double parts_of_weights(double copies) const { return weights ? copies : 1; }
 };
 
-/// How often the weights of each of `layers` layers are gathered in a step, on average. A micro-batch comes to each twice,
-/// and at each turn, from a forward to its backward and from there to the next forward, the last layers are still whole.
+/// How often the weights of each of `layers` layers are gathered in a step, on average. A micro-batch comes to each
+/// twice, and at each turn, from a forward to its backward and from there to the next forward, the last layers are
+/// still whole.
 constexpr double gathers_of_weights(double micro_batches, double layers) {
   const double still_whole = std::min(layers, static_cast<double>(kWholeLayers));
   return 2 * micro_batches - still_whole * (2 * micro_batches - 1) / layers;

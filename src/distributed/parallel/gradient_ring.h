@@ -38,7 +38,7 @@ class GradientRing {
   const ProcessGrid& grid_;
   const ParameterStore& store_;
   Shard shard_;
-  std::vector<Pending> sums_;                     // by bucket
+  std::vector<Pending> sums_;                   // by bucket
   std::vector<const DividedLayer*> in_flight_;  // by buffer; null: nothing
   Look look_;
 };

@@ -196,8 +196,8 @@ class ParameterStore {
   /// has, and a tied parameter is a separate bucket: its parts are then the same elements on each of its stages.
   /// Buckets of matrices that are updated whole are shared out as matrix_shards.h says.
   /// Where shards divide gradients, buckets end with layers, and gradients of layers are made in a ring of buffers,
-  /// whose views are valid while the layer has its buffer (gradient_ring.h). There are none of matrices then. Where they
-  /// divide weights, so do values (weight_ring.h).
+  /// whose views are valid while the layer has its buffer (gradient_ring.h). There are none of matrices then. Where
+  /// they divide weights, so do values (weight_ring.h).
   void allocate(Device& device, DType value_type, Shards shards = {}, std::int64_t bucket_elements = kBucketElements);
   /// Values alone, for models that only run forward: gradients() stays empty.
   void allocate_values(Device& device, DType value_type);
@@ -242,9 +242,7 @@ class ParameterStore {
   /// The values of a range that lies in what one copy owns, which that copy always has. [range.count].
   Tensor values_of(const FlatRange& range) const;
   /// The place where a pass reads the values of a range in one bucket. [range.count].
-  Tensor read_values(const FlatRange& range) const {
-    return values_.slice(0, place_of_read(range.first), range.count);
-  }
+  Tensor read_values(const FlatRange& range) const { return values_.slice(0, place_of_read(range.first), range.count); }
 
   /// All parameters, in pieces that hold about bucket_elements of one copy group each: what is summed as one, perhaps
   /// while the backward still runs. In the buffer's order, which is that of their first parameters.
@@ -280,7 +278,9 @@ class ParameterStore {
   std::int64_t value_elements() const { return divides_weights() ? divided_elements_ : flat_elements_; }
   std::int64_t place_of_kept(const FlatRange& range) const;
   std::int64_t place_of_made(std::int64_t element) const;
-  std::int64_t place_of_read(std::int64_t element) const { return divides_weights() ? place_of_made(element) : element; }
+  std::int64_t place_of_read(std::int64_t element) const {
+    return divides_weights() ? place_of_made(element) : element;
+  }
   Tensor joint(Tensor flat, std::int64_t first, int index, int count, std::int64_t columns) const;
 
   struct Constant {

@@ -28,10 +28,9 @@ void WeightRing::gather(int unit) {
   const DividedLayer& layer = store_.layers()[static_cast<std::size_t>(unit)];
   for (std::size_t i = layer.first_bucket; i < layer.first_bucket + layer.buckets; ++i) {
     const Bucket& whole = store_.buckets()[i];
-    held.pending.push_back(
-        grid_.copies(whole.copies)
-            .start_all_gather(store_.values_of(store_.part_of(i, shard_)), store_.read_values(whole),
-                              whole.copies == CopyGroup::experts ? kNewExpertWeights : kNewWeights));
+    held.pending.push_back(grid_.copies(whole.copies)
+                               .start_all_gather(store_.values_of(store_.part_of(i, shard_)), store_.read_values(whole),
+                                                 whole.copies == CopyGroup::experts ? kNewExpertWeights : kNewWeights));
   }
 }
 

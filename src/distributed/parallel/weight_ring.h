@@ -1,6 +1,6 @@
-// WeightRing: where the copies divide layers' weights among them (optimizer.share = "weights"; stage 3 of Rajbhandari et
-// al. 2020). A pass that comes to a layer has its values gathered into one of the ring's few buffers, under the work of
-// the layer before. Used by ParameterAllGather, which knows when values are new; knows no layers but their numbers.
+// WeightRing: where the copies divide layers' weights among them (optimizer.share = "weights"; stage 3 of Rajbhandari
+// et al. 2020). A pass that comes to a layer has its values gathered into one of the ring's few buffers, under the work
+// of the layer before. Used by ParameterAllGather, which knows when values are new; knows no layers but their numbers.
 #pragma once
 
 #include <vector>

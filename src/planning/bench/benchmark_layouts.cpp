@@ -28,8 +28,8 @@ class LayoutJob {
     const Config& config = benchmark_.config;
     const double ratio = median_ratio(first.seconds_, seconds_) * tokens() / first.tokens();
     const double work = flops_per_token(config.model).model / flops_per_token(first.benchmark_.config.model).model;
-    return {benchmark_.name, median(seconds_), tokens() / median(seconds_), ratio, ratio * work, bytes_sent_,
-            job_.replica().used().total()};
+    return {benchmark_.name, median(seconds_), tokens() / median(seconds_),  ratio,
+            ratio * work,    bytes_sent_,      job_.replica().used().total()};
   }
 
  private:

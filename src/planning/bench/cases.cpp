@@ -145,11 +145,11 @@ std::vector<Case> overlap_cases() {
 LayoutComparison share_comparison() {
   LayoutComparison comparison{"share", "8 layers of hidden size 768, batch 4 x 256, data 2, in turn", {}};
   const auto add = [&](std::string_view share) {
-    comparison.cases.push_back({std::string(share), "",
-                                training_config(gpt(8, 768, 12, 256, 2048), 4, [&](Config& config) {
-                                  data2(config);
-                                  config.optimizer.share = share;
-                                })});
+    comparison.cases.push_back(
+        {std::string(share), "", training_config(gpt(8, 768, 12, 256, 2048), 4, [&](Config& config) {
+           data2(config);
+           config.optimizer.share = share;
+         })});
   };
   add("state");
   for (const ShareRow& row : kShares) {
@@ -161,8 +161,7 @@ LayoutComparison share_comparison() {
 LayoutComparison context_comparison() {
   constexpr std::int64_t sequence = 4096;
   LayoutComparison comparison{"context", "4 layers of hidden size 768, 4096 tokens, 2 ranks, in turn", {}};
-  comparison.cases.push_back(
-      {"data 2, 2 x 2048", "", training_config(gpt(4, 768, 12, sequence / 2, 2048), 2, data2)});
+  comparison.cases.push_back({"data 2, 2 x 2048", "", training_config(gpt(4, 768, 12, sequence / 2, 2048), 2, data2)});
   for (const AttentionExchangeRow& row : kAttentionExchanges) {
     comparison.cases.push_back({fmt::format("context 2, 1 x 4096, {}", row.name), "",
                                 training_config(gpt(4, 768, 12, sequence, 2048), 1, [&](Config& config) {

@@ -57,9 +57,8 @@ void update(const ParameterStore& store, ParameterAllGather& gathers, std::int64
 }  // namespace
 
 TEST_CASE("weight ring: every pass finds the values of its layer's last update") {
-  const GridShape shape =
-      GENERATE(GridShape{.data = 2}, GridShape{.data = 3}, GridShape{.data = 4, .expert = 2},
-               GridShape{.data = 2, .expert = 2}, GridShape{.context = 2, .data = 2});
+  const GridShape shape = GENERATE(GridShape{.data = 2}, GridShape{.data = 3}, GridShape{.data = 4, .expert = 2},
+                                   GridShape{.data = 2, .expert = 2}, GridShape{.context = 2, .data = 2});
   const int layers = GENERATE(1, 2, 3, 5);
   const int micro_batches = GENERATE(1, 3);
   CAPTURE(shape.context, shape.data, shape.expert, layers, micro_batches);

@@ -109,9 +109,7 @@ TEST_CASE("step time: divided gradients are sent in every micro-batch") {
   CHECK(another("gradients") - another("state") ==
         Approx(bytes / (slow.node.bandwidth * slow.used.node_efficiency)).epsilon(0.05));
   // Of two layers the weights stay whole from one micro-batch to the next; of four two are gathered for each pass.
-  const auto two_more = [&](const char* share) {
-    return another(share, 4) - another(share, 2);
-  };
+  const auto two_more = [&](const char* share) { return another(share, 4) - another(share, 2); };
   CHECK(two_more("weights") - two_more("gradients") ==
         Approx(2 * bytes / (slow.node.bandwidth * slow.used.node_efficiency)).epsilon(0.05));
 }

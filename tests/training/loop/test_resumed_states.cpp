@@ -98,11 +98,10 @@ std::string pass_on(const Config& config, const std::string& from, const std::st
 TEST_CASE("resume: every way of keeping the optimizer's state trains on", "[fault-17]") {
   const ShardFolder folder;
   Config config = small_run(folder);
-  const Mode mode =
-      GENERATE(Mode{"data 2", 1, 2, 1, "state"}, Mode{"gradients", 1, 4, 2, "gradients"},
-               Mode{"weights", 1, 4, 1, "weights"},
-               Mode{"data 4, pipeline 2", 1, 4, 2, "state"}, Mode{"sequence", 2, 2, 2, "state", "fp32", true},
-               Mode{"interleaved", 1, 2, 2, "state", "fp32", false, 2});
+  const Mode mode = GENERATE(Mode{"data 2", 1, 2, 1, "state"}, Mode{"gradients", 1, 4, 2, "gradients"},
+                             Mode{"weights", 1, 4, 1, "weights"}, Mode{"data 4, pipeline 2", 1, 4, 2, "state"},
+                             Mode{"sequence", 2, 2, 2, "state", "fp32", true},
+                             Mode{"interleaved", 1, 2, 2, "state", "fp32", false, 2});
   INFO(mode.name);
   config = with_mode(config, mode);
   require_no_trace_of_breaks(config, folder, "run");
