@@ -334,7 +334,8 @@ class Draw:
         late = self.keys.get("parallel.schedule") == "zero_bubble"
         whole = self.keys.get("optimizer.name") == "muon"
         if self.keys["optimizer.share"] == "state" and not late and not whole and self.sometimes(0.5):
-            self.set("optimizer.share", "gradients")
+            whole_model = self.keys.get("parallel.pipeline", 1) == 1
+            self.set("optimizer.share", "weights" if whole_model and self.sometimes(0.5) else "gradients")
 
 
 def make_corpus(folder, preprocess):

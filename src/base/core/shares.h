@@ -14,49 +14,55 @@ namespace megatron {
 /// Layers of which a copy has whole gradients, and whole weights, at a time, where they are divided.
 inline constexpr std::size_t kWholeLayers = 2;
 
+/// What a rank plays in a step.
+struct ShareTraffic {
+  double micro_batches = 1, layers = 1;
+  double forwards_in_a_row = 1;  ///< then as many backwards: 1, but of a schedule that has all forwards first
+
+  /// How often the weights of a layer are gathered, on average over equal ones, where they are divided. A micro-batch
+  /// comes to each twice, and where forwards follow backwards or the reverse the last layers are still whole.
+  constexpr double gathers() const {
+    const double still_whole = std::min(layers, static_cast<double>(kWholeLayers)),
+                 turns = 2 * micro_batches / forwards_in_a_row - 1;
+    return 2 * micro_batches - still_whole * turns / layers;
+  }
+};
+
 struct ShareRow {
   std::string_view name;
   bool state;      ///< each copy keeps its part of the optimizer's state
   bool gradients;  ///< and of layers' gradients the sums of its part
   bool weights;    ///< and of layers' values its part
-  /// The numbers that a rank sends in a step of m micro-batches for a parameter of one of its layers, times (d - 1) / d
-  /// with d copies: sums of gradients, and values.
-  double (*traffic)(double micro_batches, double layers);
+  /// The numbers that a rank sends in a step for a parameter of one of its layers, times (d - 1) / d with d copies: sums
+  /// of gradients, and values.
+  double (*traffic)(const ShareTraffic& step);
 
   double parts_of_state(double copies) const { return state ? copies : 1; }
   double parts_of_gradients(double copies) const { return gradients ? copies : 1; }
   double parts_of_weights(double copies) const { return weights ? copies : 1; }
 };
 
-/// How often the weights of each of `layers` layers are gathered in a step, on average. A micro-batch comes to each
-/// twice, and at each turn, from a forward to its backward and from there to the next forward, the last layers are
-/// still whole.
-constexpr double gathers_of_weights(double micro_batches, double layers) {
-  const double still_whole = std::min(layers, static_cast<double>(kWholeLayers));
-  return 2 * micro_batches - still_whole * (2 * micro_batches - 1) / layers;
-}
-
 inline constexpr std::array kShares{
     ShareRow{.name = "none",
              .state = false,
              .gradients = false,
              .weights = false,
-             .traffic = [](double, double) { return 2.0; }},
+             .traffic = [](const ShareTraffic&) { return 2.0; }},
     ShareRow{.name = "state",
              .state = true,
              .gradients = false,
              .weights = false,
-             .traffic = [](double, double) { return 2.0; }},
+             .traffic = [](const ShareTraffic&) { return 2.0; }},
     ShareRow{.name = "gradients",
              .state = true,
              .gradients = true,
              .weights = false,
-             .traffic = [](double m, double) { return m + 1; }},
+             .traffic = [](const ShareTraffic& step) { return step.micro_batches + 1; }},
     ShareRow{.name = "weights",
              .state = true,
              .gradients = true,
              .weights = true,
-             .traffic = [](double m, double layers) { return m + gathers_of_weights(m, layers); }},
+             .traffic = [](const ShareTraffic& step) { return step.micro_batches + step.gathers(); }},
 };
 
 }  // namespace megatron

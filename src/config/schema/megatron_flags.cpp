@@ -109,7 +109,7 @@ constexpr MegatronFlag kParallel[] = {
     {"--zero-stage", "optimizer.share", "0 is none, 1 is state, 2 is gradients, 3 is weights"},
     {"--data-parallel-sharding-strategy", "optimizer.share",
      "no_shard is none, optim is state, optim_grads is gradients, optim_grads_params is weights"},
-    {"--use-megatron-fsdp", "optimizer.share", "weights"},
+    {"--use-megatron-fsdp", "optimizer.share", "as --data-parallel-sharding-strategy says"},
     {"--use-torch-fsdp2", "optimizer.share", "weights"},
     {"--overlap-grad-reduce", "parallel.overlap_gradients", "true"},
     {"--overlap-param-gather", "optimizer.share", "weights are always gathered under the forward"},

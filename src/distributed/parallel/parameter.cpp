@@ -162,6 +162,13 @@ std::int64_t ParameterStore::place_of_made(std::int64_t element) const {
   return layer.whole + element - layer.first;
 }
 
+// Of experts that have one copy alone the kept ones are whole.
+std::int64_t ParameterStore::place_of_read(std::int64_t element) const {
+  if (!divides_weights()) return element;
+  const Bucket& bucket = bucket_at(element);
+  return divides_weights_of(bucket) ? place_of_made(element) : bucket.kept + element - bucket.first;
+}
+
 std::int64_t ParameterStore::place_of_kept(const FlatRange& range) const {
   const Bucket& bucket = bucket_at(range.first);
   std::int64_t first = range.first - bucket.first;

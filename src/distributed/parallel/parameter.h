@@ -73,7 +73,7 @@ struct Parameter {
   int index = kNone;       ///< among the store's parameters, in the order of declaration
   bool adjacent = false;   ///< lies directly after its predecessor
   std::int64_t first = 0;  ///< first element in the flat buffers, from allocate() on
-  Tensor value;            ///< view of box.extent
+  Tensor value;            ///< view of box.extent. Where copies divide weights, a layer's are valid in its passes alone
   Tensor gradient;         ///< f32, same shape
 
   std::int64_t elements() const { return box.extent.elements(); }
@@ -254,7 +254,9 @@ class ParameterStore {
   bool divides_gradients() const { return sharded() && shards_.gradients; }
   bool divides_weights() const { return divides_gradients() && shards_.weights; }
   /// Whether copies divide the values of this bucket's parameters.
-  bool divides_weights_of(const Bucket& bucket) const { return divides_weights() && bucket.unit != kNone; }
+  bool divides_weights_of(const Bucket& bucket) const {
+    return divides_weights() && bucket.unit != kNone && shards_.of(bucket.copies) > 1;
+  }
   /// Where copies divide layers' gradients: those of this rank's layers, by their unit; else empty.
   const std::vector<DividedLayer>& layers() const { return layers_; }
   /// Buffers in which layers' gradients, and their values, are whole: consecutive layers have different ones.
@@ -278,9 +280,7 @@ class ParameterStore {
   std::int64_t value_elements() const { return divides_weights() ? divided_elements_ : flat_elements_; }
   std::int64_t place_of_kept(const FlatRange& range) const;
   std::int64_t place_of_made(std::int64_t element) const;
-  std::int64_t place_of_read(std::int64_t element) const {
-    return divides_weights() ? place_of_made(element) : element;
-  }
+  std::int64_t place_of_read(std::int64_t element) const;
   Tensor joint(Tensor flat, std::int64_t first, int index, int count, std::int64_t columns) const;
 
   struct Constant {

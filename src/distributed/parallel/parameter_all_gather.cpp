@@ -21,7 +21,7 @@ ParameterAllGather::~ParameterAllGather() {
 
 void ParameterAllGather::start(std::size_t bucket) {
   if (started_ == gathers_.size()) {
-    internal_check(waited_for_ == started_, "a round of gathers is started before the last one is finished");
+    internal_check(!in_flight(), "a round of gathers is started before the last one is finished");
     started_ = waited_for_ = 0;
   }
   internal_check(bucket == started_, "buckets are gathered in their order", bucket, started_);

@@ -28,6 +28,7 @@ void WeightRing::gather(int unit) {
   const DividedLayer& layer = store_.layers()[static_cast<std::size_t>(unit)];
   for (std::size_t i = layer.first_bucket; i < layer.first_bucket + layer.buckets; ++i) {
     const Bucket& whole = store_.buckets()[i];
+    if (!store_.divides_weights_of(whole)) continue;
     held.pending.push_back(grid_.copies(whole.copies)
                                .start_all_gather(store_.values_of(store_.part_of(i, shard_)), store_.read_values(whole),
                                                  whole.copies == CopyGroup::experts ? kNewExpertWeights : kNewWeights));
@@ -49,7 +50,9 @@ void WeightRing::renew(const Bucket& bucket) {
     held.unit = kNone;
   }
   const DividedLayer& layer = store_.layers()[static_cast<std::size_t>(bucket.unit)];
-  const bool complete = bucket.end() == layer.end();
+  std::size_t last = layer.first_bucket + layer.buckets;
+  while (!store_.divides_weights_of(store_.buckets()[last - 1])) --last;
+  const bool complete = bucket.end() == store_.buckets()[last - 1].end();
   if (complete && static_cast<std::size_t>(bucket.unit) < held_.size()) gather(bucket.unit);
 }
 

@@ -175,14 +175,17 @@ std::string describe_share(const Config& config) {
   const auto m = static_cast<double>(micro_batches_per_step(config)),
              copies = static_cast<double>(config.parallel.data * config.parallel.context);
   if (!share.gradients || copies == 1) return "";
-  const double others = (copies - 1) / copies,  // copies that a part is sent to
-      layers = static_cast<double>(config.model.all_layers() / config.parallel.pipeline);
+  const double others = (copies - 1) / copies;  // copies that a part is sent to
+  const ShareTraffic step{
+      .micro_batches = m,
+      .layers = static_cast<double>(config.model.all_layers()) / static_cast<double>(config.parallel.pipeline),
+      .forwards_in_a_row = schedule_named(config.parallel.schedule).in_flight(1, m, 1)};
   return fmt::format(
       "share     {} of at most {} layers at a time are whole; in a step of {:g} micro-batches a rank sends "
       "{:.3g} numbers for each parameter of a layer that all copies have, where optimizer.share = \"state\" sends "
       "{:.3g}\n",
       share.weights ? "weights and gradients" : "gradients", ParameterStore::kRingBuffers, m,
-      others * share.traffic(m, layers), others * row_named(kShares, "state").traffic(m, layers));
+      others * share.traffic(step), others * row_named(kShares, "state").traffic(step));
 }
 
 std::string describe_recomputation(const Config& config) {
@@ -359,7 +362,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   }
   fmt::format_to(
       out,
-      "step      {:.4g} TFLOP per rank in matmuls and attention{}; sends at most {} in passes and {} in gradient sums",
+      "step      {:.4g} TFLOP per rank in matmuls and attention{}; sends at most {} in passes and {} between copies",
       1e-12 * flops, grows ? ", at its largest" : "", format_bytes(passes), format_bytes(sums));
   return wrapped(text);
 }

@@ -123,7 +123,7 @@ ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store,
     holders_.push_back({&grid.tie(i), [i](const Slice& slice) { return slice.parameter->tie == i; }});
   }
   for (const Parameter& parameter : store.all()) {
-    const bool divided = store.divides_weights() && parameter.unit != kNone;
+    const bool divided = store.divides_weights_of(store.bucket_of(parameter));
     if (!divided) add({&parameter, parameter.value, "", true});
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
       if (divided) add({&parameter, store.values_of(part), which_elements(parameter, part), false});

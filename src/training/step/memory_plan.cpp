@@ -148,9 +148,11 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{});
   const PlayedReplica played{config, job, replica, family};
   const std::vector<double> counts(family.loss_terms(config).size(), 1);
+  replica.optimizer().set_values_from_master();  // a step finds what the update before has begun to gather
+  const std::int64_t before = job.sums.bytes_sent;
   const StepSums sums = play_step(played, counts);
   const auto passes_bytes = static_cast<double>(job.passes.bytes_sent),
-             sums_bytes = static_cast<double>(job.sums.bytes_sent);
+             sums_bytes = static_cast<double>(job.sums.bytes_sent - before);
   const double matmul_flops = job.ops->matmul_flops(), attention_flops = job.ops->attention_flops(),
                function_bytes = job.ops->function_bytes();
   Timers timers;

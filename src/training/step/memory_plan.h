@@ -53,7 +53,7 @@ struct MemoryPlan : MemoryUse {
   double function_bytes = 0;                     ///< read and written by the passes' forwards of norms and activations
   double update_flops = 0;                       ///< products of its update
   double forward_and_backward_bytes = 0;         ///< sent by this rank in a step: tensor, expert and pipeline traffic
-  double gradient_bytes = 0;                     ///< sent by this rank in a step: gradient sums
+  double gradient_bytes = 0;                     ///< sent by this rank in a step: gradient sums, and values to copies
 
   int slots() const { return static_cast<int>(passes.slots.size()); }
 };

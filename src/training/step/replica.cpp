@@ -279,12 +279,13 @@ NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> mi
   Device& device = *backend_.device;
   std::vector<ParameterPart> masters, values, sums;  // with shards, a rank has masters and sums of what it updates
   for (const Parameter& parameter : store_.all()) {
+    const bool divided = store_.divides_weights_of(store_.bucket_of(parameter));
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
       masters.push_back({&parameter, optimizer_->state(part).master});
       sums.push_back({&parameter, store_.gradients_of(part)});
-      if (store_.divides_weights()) values.push_back({&parameter, store_.values_of(part)});
+      if (divided) values.push_back({&parameter, store_.values_of(part)});
     }
-    if (!store_.divides_weights()) values.push_back({&parameter, parameter.value});
+    if (!divided) values.push_back({&parameter, parameter.value});
   }
   NonFiniteReport bad;
   bad.loss = !finite_losses();

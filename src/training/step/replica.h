@@ -58,7 +58,7 @@ class Replica {
   StepSums forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
                             Timers& timers);
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out. With
-  /// optimizer.share = "state" or "gradients" they are reduce-scattered during the backward either way.
+  /// optimizer.share other than "none" they are reduce-scattered during the backward either way.
   void overlap_gradients(bool overlap) { overlap_gradients_ = overlap; }
   struct Update {
     Losses loss;               ///< the terms are valid until the next step or evaluation
@@ -93,7 +93,8 @@ class Replica {
 
   /// Returns when the values that the distributed optimizer has on their way have arrived. Collective over the copies.
   void wait_for_values() { gathers_->finish(); }
-  /// Its values are complete after wait_for_values(), until the next update.
+  /// Its values are complete after wait_for_values(), until the next update, but those of layers that copies divide:
+  /// values_of() what this rank owns.
   const ParameterStore& store() const { return store_; }
   Optimizer& optimizer() { return *optimizer_; }
   const Optimizer& optimizer() const { return *optimizer_; }

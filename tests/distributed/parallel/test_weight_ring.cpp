@@ -1,4 +1,5 @@
-// WeightRing: a pass finds the values of each layer as its copies keep them in parts, and none are gathered in vain.
+// WeightRing: a pass finds the values of each layer as its copies keep them in parts. How often layers are gathered is in
+// tests/training/step/test_divided_gradients.cpp.
 #include "distributed/parallel/weight_ring.h"
 
 #include <fmt/format.h>
@@ -82,23 +83,32 @@ TEST_CASE("weight ring: every pass finds the values of its layer's last update")
         if (got != want) wrong.push_back(fmt::format("step {}: {} [{}]: {}, not {}", step, read.name, k, got, want));
       }
     };
-    for (std::int64_t step = 1; step <= 2; ++step) {
+    const auto forward = [&](std::int64_t step) {
+      gathers.wait_for(0);
+      look(0, step);
+      for (int i = 1; i < 1 + 2 * layers; i += 2) {
+        gathers.wait_for(i + 1);
+        for (const int parameter : {i, i + 1}) look(parameter, step);
+      }
+      gathers.wait_for(1 + 2 * layers);
+      look(1 + 2 * layers, step);
+    };
+    const auto backward = [&](std::int64_t step) {
+      for (int i = 2 * layers - 1; i > 0; i -= 2) {
+        gathers.wait_for_backward(i);
+        for (const int parameter : {i, i + 1}) look(parameter, step);
+      }
+    };
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      gathers.finish();  // as an update does first
       update(store, gathers, step);
       if (step == 2) gathers.finish();  // as a checkpoint does between steps
       for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
-        gathers.wait_for(0);
-        look(0, step);
-        for (int i = 1; i < 1 + 2 * layers; i += 2) {
-          gathers.wait_for(i + 1);
-          for (const int parameter : {i, i + 1}) look(parameter, step);
-        }
-        gathers.wait_for(1 + 2 * layers);
-        look(1 + 2 * layers, step);
-        for (int i = 2 * layers - 1; i > 0; i -= 2) {
-          gathers.wait_for_backward(i);
-          for (const int parameter : {i, i + 1}) look(parameter, step);
-        }
+        forward(step);
+        if (step == 3) forward(step);  // as gpipe plays them
+        backward(step);
       }
+      if (step == 2) forward(step);  // an evaluation
     }
   });
   CHECK(wrong == std::vector<std::string>{});

@@ -86,7 +86,7 @@ TEST_CASE("plan text: one rank's model, batch, length and saves") {
   CHECK(line(plan, "schedule") == "no pipeline, no bubble");
   CHECK(line(plan, "layers") == "4 by stage");
   CHECK(line(plan, "per rank") == fmt::format("{} parameters", 4 * kLayer + kWords + kPositions + kNorm));
-  CHECK_THAT(line(plan, "step"), Contains("sends at most 0 B in passes and 0 B in gradient sums"));
+  CHECK_THAT(line(plan, "step"), Contains("sends at most 0 B in passes and 0 B between copies"));
   CHECK(line(plan, "note") == "");
   CHECK(line(plan, "recompute") == "");
 }

@@ -83,7 +83,7 @@ std::string pass_on(const Config& config, const std::string& from, const std::st
         const Buffer memory(*rank.backend.device, static_cast<std::size_t>(part.count) * 4);
         const Tensor rounded = memory.tensor({part.count}, store.values().dtype());
         rank.backend.ops->copy(optimizer.state(part).master, rounded);
-        const Tensor values = store.values().slice(0, part.first, part.count);
+        const Tensor values = store.values_of(part);
         CHECK_ON_RANK(std::memcmp(rounded.data(), values.data(), values.bytes()) == 0);
       }
     }

@@ -67,27 +67,36 @@ TEST_CASE("shares: a step sends as many numbers of a layer as their table says")
   const std::int64_t micro_batches = GENERATE(1, 3);
   const std::string name = GENERATE("state", "gradients", "weights");
   const std::int64_t layers = GENERATE(1, 2, 5);
+  const std::string schedule = GENERATE("1f1b", "gpipe");
   const ShareRow& share = row_named(kShares, name);
-  CAPTURE(data, micro_batches, name, layers);
-  Config config = divided(data, micro_batches, name), cut = divided(data, micro_batches, "gradients");
-  config.model.layers = cut.model.layers = layers;
+  CAPTURE(data, micro_batches, name, layers, schedule);
+  Config config = divided(data, micro_batches, name);
+  config.model.layers = layers;
+  config.parallel.schedule = schedule;
   Alone rank(config, data);
-  const Alone reference(cut, data);
-  const Sizes sizes(reference.replica.store());
-  REQUIRE(sizes.layers > 0);
-  const double numbers = static_cast<double>(sizes.layers) *
-                             share.traffic(static_cast<double>(micro_batches), static_cast<double>(layers)) +
-                         2 * static_cast<double>(sizes.others);
-  CHECK(bytes_of_step(config, rank) == std::llround(4 * numbers / data * (data - 1)));
+  const Sizes sizes(rank.replica.store());
+  CHECK((sizes.layers > 0) == share.gradients);
+  const ShareTraffic step{.micro_batches = static_cast<double>(micro_batches),
+                          .layers = static_cast<double>(layers),
+                          .forwards_in_a_row = schedule == "gpipe" ? static_cast<double>(micro_batches) : 1};
+  const double numbers =
+      static_cast<double>(sizes.layers) * share.traffic(step) + 2 * static_cast<double>(sizes.others);
+  const std::int64_t bytes = bytes_of_step(config, rank);
+  CHECK(bytes == std::llround(4 * numbers / data * (data - 1)));
+  CHECK(rank.replica.plan().gradient_bytes == static_cast<double>(bytes));
 }
 
 TEST_CASE("shares: what m micro-batches of L layers send is 3 m, but at the turns") {
-  CHECK(row_named(kShares, "none").traffic(8, 24) == 2);
-  CHECK(row_named(kShares, "state").traffic(8, 24) == 2);
-  CHECK(row_named(kShares, "gradients").traffic(8, 24) == 9);
-  CHECK(row_named(kShares, "weights").traffic(8, 24) == Approx(3 * 8 - 2 * 15.0 / 24));
-  CHECK(row_named(kShares, "weights").traffic(1, 2) == 2);
-  CHECK(row_named(kShares, "weights").traffic(8, 1) == 9);
+  const auto numbers = [](const char* share, double micro_batches, double layers, double in_a_row = 1) {
+    return row_named(kShares, share).traffic({micro_batches, layers, in_a_row});
+  };
+  CHECK(numbers("none", 8, 24) == 2);
+  CHECK(numbers("state", 8, 24) == 2);
+  CHECK(numbers("gradients", 8, 24) == 9);
+  CHECK(numbers("weights", 8, 24) == Approx(3 * 8 - 2 * 15.0 / 24));
+  CHECK(numbers("weights", 8, 24, 8) == Approx(3 * 8 - 2.0 / 24));  // gpipe
+  CHECK(numbers("weights", 1, 2) == 2);
+  CHECK(numbers("weights", 8, 1) == 9);
 }
 
 TEST_CASE("divided gradients: two layers' are whole, and a part of all others") {
