@@ -131,7 +131,7 @@ void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, 
   const Optimizer::State state = optimizer.state(part);
   const std::int64_t first = part.first - parameter.first;
   const std::string which = shared_out ? fmt::format(", elements {} to {}", first, first + part.count - 1) : "";
-  if (optimizer.master_copy()) {
+  if (optimizer.has_master_copy()) {
     add({&parameter, state.master, fmt::format(" (fp32 master{})", which), !shared_out});
   }
   for (const auto& [name, numbers] : state.states) {

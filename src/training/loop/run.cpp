@@ -72,11 +72,21 @@ void write_config(Communicator& world, const Config& config) {
   on_rank_0(world, write, ErrorKind::filesystem);
 }
 
+// Bytes of the optimizer's states that are offloaded to the run's own folder.
+std::int64_t bytes_of_files(const Config& config, const std::vector<MemoryPlan>& stages) {
+  std::int64_t bytes = 0;
+  if (!config.optimizer.offload_folder.empty()) return bytes;
+  for (const MemoryPlan& stage : stages) bytes += static_cast<std::int64_t>(stage.file);
+  return bytes * grid_shape(config).ranks() / static_cast<std::int64_t>(stages.size());
+}
+
 void check_checkpoint_space(Communicator& world, const Config& config, const std::vector<MemoryPlan>& stages) {
   if (config.checkpoint.never) return;
   on_rank_0(world, [&] {
     // The newest good one stays until its successor is complete.
-    check_free_space(config.run.directory, free_bytes_for_checkpoint(config, stages));
+    const std::int64_t files = bytes_of_files(config, stages);
+    check_free_space(config.run.directory, free_bytes_for_checkpoint(config, stages) + files,
+                     files > 0 ? "a checkpoint with the files of optimizer.offload" : "a checkpoint");
   });
 }
 

@@ -7,6 +7,7 @@
 #include "training/optimizer/whole_matrix.h"
 #include "training/step/counting_job.h"
 #include "training/step/label_scores.h"
+#include "training/step/offload.h"
 #include "training/step/saved_layout.h"
 #include "training/step/sequence_scores.h"
 
@@ -91,17 +92,19 @@ MemoryUse fullest_of(const PlayedReplica& played, const MemoryUse& own) {
   const ParameterGroups groups(played.config);
   const GridShape& shape = played.job.grid.shape();
   const bool saves = saves_in_background(played.config);
-  std::size_t states = 0, snapshot = 0;
+  std::size_t states = 0, offloaded = 0, snapshot = 0;
   GridCoordinates copy = played.job.grid.at();
   for (copy.data = 0; store.sharded() && copy.data < shape.data; ++copy.data) {
     for (copy.context = 0; copy.context < shape.context; ++copy.context) {
       states = std::max(states, Optimizer::state_bytes(store, shard_at(copy, shape), groups));
+      offloaded = std::max(offloaded, Optimizer::offloaded_bytes(store, shard_at(copy, shape), groups));
       if (saves) snapshot = std::max(snapshot, saved_bytes(store, groups, copy, shape));
     }
   }
   MemoryUse fullest = own;
   if (!store.sharded()) return fullest;
   fullest.optimizer += states - played.replica.optimizer().state_bytes();
+  fullest.add_offloaded(offloaded - played.replica.optimizer().offloaded_bytes(), played.config.optimizer);
   if (saves) {
     fullest.add_snapshot(snapshot - saved_bytes(store, groups, played.job.grid.at(), shape),
                          played.job.transport == TransportKind::host);
@@ -144,6 +147,7 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
 
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at, TransportKind transport,
                        const ModelFamily& family) {
+  require_offload(config.optimizer, transport == TransportKind::host);
   CountingJob job(config, shape, at, transport);
   Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{});
   const PlayedReplica played{config, job, replica, family};
