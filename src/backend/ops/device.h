@@ -52,8 +52,8 @@ class Device : public Allocator {
   virtual std::optional<std::size_t> free_bytes() const = 0;
   /// Whether the host may follow pointers into allocate()'s memory: then communicators of the host move its tensors.
   virtual bool is_host_memory() const = 0;
-  /// Host memory that copies to and from the device are fast with, and asynchronous at all. The device's operations and
-  /// copies may also use it as the device's own, under the same addresses. Lives as long as the device.
+  /// Host memory that copies to and from the device are fast with, and asynchronous at all. Lives as long as the
+  /// device.
   virtual Allocator& pinned() = 0;
 
   /// Synchronous, for what is rare: after all operations so far, and done on return. Any host memory.

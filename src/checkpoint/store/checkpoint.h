@@ -187,8 +187,8 @@ void require_same_facts(const nlohmann::json& saved, const nlohmann::json& curre
                         const std::string& chosen_by);
 
 /// Throws Error(filesystem) with both numbers unless the file system of `directory` (or of its nearest existing parent)
-/// has `bytes` free for this user, which `what` needs.
-void check_free_space(const std::string& directory, std::int64_t bytes, const std::string& what = "a checkpoint");
+/// has `bytes` free for this user.
+void check_free_space(const std::string& directory, std::int64_t bytes);
 
 /// Creates the directory if need be and proves that files can be made, written and removed in it, or throws
 /// Error(filesystem). One rank is enough.

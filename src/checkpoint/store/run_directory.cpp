@@ -29,11 +29,11 @@ std::optional<std::int64_t> free_space(const std::string& directory) {
   return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }
 
-void check_free_space(const std::string& directory, std::int64_t bytes, const std::string& what) {
+void check_free_space(const std::string& directory, std::int64_t bytes) {
   const std::optional<std::int64_t> available = free_space(directory);
   verify(!available || *available >= bytes, ErrorKind::filesystem,
-         "{}: {} needs {} ({} bytes) and {} ({} bytes) are free; make room or choose another run.directory", directory,
-         what, format_bytes(static_cast<double>(bytes)), bytes,
+         "{}: a checkpoint needs {} ({} bytes) and {} ({} bytes) are free; make room or choose another run.directory",
+         directory, format_bytes(static_cast<double>(bytes)), bytes,
          format_bytes(static_cast<double>(available.value_or(0))), available.value_or(0));
 }
 

@@ -7,7 +7,6 @@
 #include "training/optimizer/whole_matrix.h"
 #include "training/step/counting_job.h"
 #include "training/step/label_scores.h"
-#include "training/step/offload.h"
 #include "training/step/saved_layout.h"
 #include "training/step/sequence_scores.h"
 
@@ -147,7 +146,6 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
 
 MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridCoordinates& at, TransportKind transport,
                        const ModelFamily& family) {
-  require_offload(config.optimizer, transport == TransportKind::host);
   CountingJob job(config, shape, at, transport);
   Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{});
   const PlayedReplica played{config, job, replica, family};

@@ -81,6 +81,7 @@ std::optional<RouteTally> allocate_routes(Arena& scratch, const ModelConfig& mod
 // A rank whose disk or host has no room must not leave the others waiting for it.
 std::unique_ptr<OffloadedMemory> offload(const Config& config, const ProcessGrid& grid, Device& device,
                                          std::size_t bytes, bool counting) {
+  require_offload(config.optimizer, device.is_host_memory());
   if (counting) return count_offloaded_memory(device, bytes);
   std::unique_ptr<OffloadedMemory> memory;
   if (config.optimizer.offload == "none") return memory;
