@@ -82,11 +82,12 @@ void check_space_of_files(const Config& config, const std::vector<MemoryPlan>& s
   files *= static_cast<double>(grid_shape(config).ranks()) / static_cast<double>(stages.size());
   const auto checkpoint = static_cast<double>(free_bytes_for_checkpoint(config, stages));
   const std::optional<std::int64_t> free = free_space(config.run.directory);
-  verify(!free || static_cast<double>(*free) >= files + checkpoint, ErrorKind::filesystem,
-         "{}: the files of optimizer.offload need {}, a checkpoint {}, and {} are free; make room, or name another folder "
-         "with optimizer.offload_folder",
-         config.run.directory, format_bytes(files), format_bytes(checkpoint),
-         format_bytes(static_cast<double>(free.value_or(0))));
+  verify(
+      !free || static_cast<double>(*free) >= files + checkpoint, ErrorKind::filesystem,
+      "{}: the files of optimizer.offload need {}, a checkpoint {}, and {} are free; make room, or name another folder "
+      "with optimizer.offload_folder",
+      config.run.directory, format_bytes(files), format_bytes(checkpoint),
+      format_bytes(static_cast<double>(free.value_or(0))));
 }
 
 void check_checkpoint_space(Communicator& world, const Config& config, const std::vector<MemoryPlan>& stages) {

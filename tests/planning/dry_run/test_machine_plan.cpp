@@ -120,7 +120,8 @@ TEST_CASE("machine plan: files of states need room, and a disk") {
   planned.stages[0].file = std::size_t{1} << 60;
   const MachinePlan large = planned.on(small_machine(), 2);
   REQUIRE(large.obstacles.size() == 1);
-  CHECK_THAT(large.obstacles[0], Contains("the optimizer's state needs ") && Contains(" in " + folder.path() + ", and "));
+  CHECK_THAT(large.obstacles[0],
+             Contains("the optimizer's state needs ") && Contains(" in " + folder.path() + ", and "));
   CHECK(storage_that_is_no_local_disk("/proc") == "");
   if (storage_that_is_no_local_disk("/dev/shm") != "tmpfs") return;
   planned.config.optimizer.offload_folder = "/dev/shm";

@@ -131,15 +131,17 @@ TEST_CASE("plan text: offloaded states have a line of their own") {
   CHECK(whole.file == 2 * whole.weights);
   const std::string plan = plan_of(config, 1);
   CHECK(line(plan, "offload") ==
-        fmt::format("at most {} of the optimizer's state per rank in a file in /somewhere, of which each update reads and "
-                    "writes all",
-                    format_bytes(static_cast<double>(whole.file))));
+        fmt::format(
+            "at most {} of the optimizer's state per rank in a file in /somewhere, of which each update reads and "
+            "writes all",
+            format_bytes(static_cast<double>(whole.file))));
   CHECK_THAT(memory_of(plan, 0), StartsWith("209 KiB 209 KiB ") && Contains(" B "));
   CHECK_THAT(memory_of(plan, 0), !Contains("418 KiB"));
   config.optimizer.offload = "host";
   config.optimizer.offload_folder = "";
   config.run.device = "cuda";
-  CHECK_THAT(line(plan_of(config, 1), "offload"), EndsWith("in the host's memory, which each update reads and writes there"));
+  CHECK_THAT(line(plan_of(config, 1), "offload"),
+             EndsWith("in the host's memory, which each update reads and writes there"));
 }
 
 TEST_CASE("plan text: parameters by stage, a tied table on the first and the last") {
