@@ -106,6 +106,16 @@ Report run_overlap_case(const Arguments& arguments, MpiSession& session) {
   return measure_overlap(overlap_cases(), settings, session.world());
 }
 
+/// What copies divide, of two ranks.
+Report run_share_case(const Arguments& arguments, MpiSession& session) {
+  return measure_layouts(share_comparison(), arguments.rounds(7), session.world());
+}
+
+/// A sequence on two ranks, by each exchange, next to two sequences.
+Report run_context_case(const Arguments& arguments, MpiSession& session) {
+  return measure_layouts(context_comparison(), arguments.rounds(5), session.world());
+}
+
 /// A mixture of experts next to a dense model, on one rank; whole experts next to divided ones, on two.
 Report run_experts_case(const Arguments& arguments, MpiSession& session) {
   return measure_experts(experts_cases(session.size()), arguments.rounds(7), session.world());
@@ -133,6 +143,9 @@ constexpr SpecialCase kSpecialCases[] = {
     {"generate", "1 rank: tokens per second of GPT-2 124M, against memory bandwidth and training", 1, 1, true,
      run_generation_case},
     {"overlap", "2 ranks: steps with communication under computation and without", 2, 2, false, run_overlap_case},
+    {"share", "2 ranks: what copies divide among them: state, nothing, gradients, weights", 2, 2, true, run_share_case},
+    {"context", "2 ranks: a sequence divided between them, by each exchange, against a sequence each", 2, 2, true,
+     run_context_case},
     {"moe", "1 rank: mixtures of experts against a dense model; 2 ranks: experts divided between them and whole", 1, 2,
      true, run_experts_case},
     {"coordinates", "1 rank: sizes of activations after a few steps, by width, with muP and without", 1, 1, true,

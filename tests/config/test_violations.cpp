@@ -57,6 +57,10 @@ TEST_CASE("divided gradients: what needs whole ones later is refused", "[config]
                  "take share = \"state\", or schedule = \"1f1b\""));
   CHECK(contains(refused({gradients, "optimizer.name=muon"}),
                  "the rule \"muon\" needs it whole; take share = \"state\""));
+  const std::string weights = "optimizer.share=weights";
+  CHECK(refused({weights}).empty());
+  CHECK(contains(refused({weights, "parallel.pipeline=2"}), "take share = \"gradients\", or parallel.pipeline = 1"));
+  CHECK(contains(refused({weights, "optimizer.name=muon"}), "the rule \"muon\" needs it whole"));
   CHECK(contains(refused({gradients, "optimizer.groups=[{names=[\"*\"], name=\"muon\"}]"}), "the rule \"muon\""));
 }
 

@@ -1,5 +1,8 @@
-// Rows of optimizer.share = "gradients". At one micro-batch they have the bits of "state": nothing is added in another
-// order. At more each is added to the sums of those before it, to rounding.
+// Rows of optimizer.share = "gradients" and "weights". At one micro-batch they have the bits of "state": nothing is
+// added in another order. At more each is added to the sums of those before it, to rounding; "weights" has the bits of
+// "gradients" always.
+#include <algorithm>
+
 #include "parity/subjects.h"
 
 namespace megatron::test {
@@ -7,6 +10,21 @@ namespace megatron::test {
 namespace {
 
 const std::vector<std::string> kState = {"optimizer.share=state"}, kGradients = {"optimizer.share=gradients"};
+
+const std::string kDivided = "gradients, ";
+
+/// The same rows with "weights", where there is no pipeline.
+std::vector<Row> with_weights(const std::vector<Row>& rows) {
+  std::vector<Row> others;
+  for (Row row : rows) {
+    if (row.pipeline > 1 || !row.name.starts_with(kDivided)) continue;
+    row.same_as = row.name;
+    row.name = "weights, " + row.name.substr(kDivided.size());
+    std::replace(row.how.begin(), row.how.end(), kGradients.front(), std::string("optimizer.share=weights"));
+    others.push_back(row);
+  }
+  return others;
+}
 
 /// A row of each share, of steps that are one micro-batch on each data rank.
 void add_pair(std::vector<Row>& rows, const std::string& name, int tensor, int data, int pipeline,
@@ -76,6 +94,8 @@ std::vector<Row> divided_gradients() {
   add_pair(rows, "relative T5, one micro-batch", 1, 2, 2, {}, relative);
   add_pair(rows, "experts, one micro-batch", 1, 4, 1, two_experts, experts);
   add_pair(rows, "context 2, one micro-batch", 1, 2, 1, two_contexts, {});
+  const std::vector<Row> weights = with_weights(rows);
+  rows.insert(rows.end(), weights.begin(), weights.end());
   return rows;
 }
 

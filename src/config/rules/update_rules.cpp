@@ -90,9 +90,17 @@ void check_parameter_groups(const Config& c, Violations& violations) {
   }
 }
 
-// Refusals of what needs a layer's whole gradients after its backward of a micro-batch.
+// Refusals of what needs a layer's whole gradients after its backward of a micro-batch, or its weights between passes.
 void check_share(const Config& c, Violations& violations) {
   if (!c.optimizer.shares().gradients) return;
+  if (c.optimizer.shares().weights && c.parallel.pipeline > 1) {
+    violations.add(
+        {"optimizer.share", "parallel.pipeline"},
+        "optimizer.share = \"{}\" with parallel.pipeline = {}: stages play forwards and backwards of many "
+        "micro-batches in turn, and each would gather the weights of all of a stage's layers again; take share = "
+        "\"gradients\", or parallel.pipeline = 1",
+        c.optimizer.share, c.parallel.pipeline);
+  }
   if (row_named(kSchedules, c.parallel.schedule).splits_backward) {
     violations.add(
         {"optimizer.share", "parallel.schedule"},

@@ -197,8 +197,11 @@ std::vector<Key> recipe_keys() {
        "What context × data ranks divide among them. \"state\": the optimizer's state (ZeRO-1). Gradients are then "
        "always reduce-scattered during the backward pass, independent of `parallel.overlap_gradients`; with Muon and "
        "many more data ranks than layers they are all-reduced. \"gradients\": also the gradients of layers (ZeRO-2), "
-       "which are reduce-scattered with each micro-batch; of two layers alone they are whole at a time. Not with "
-       "\"zero_bubble\" or Muon (docs/memory.md).",
+       "which are reduce-scattered with each micro-batch; of two layers alone they are whole at a time. \"weights\": "
+       "also "
+       "the weights of layers (ZeRO-3), which are gathered before each forward and backward, under the layer before. "
+       "The "
+       "last two not with \"zero_bubble\" or Muon, \"weights\" not with `parallel.pipeline` (docs/memory.md).",
        ""},
       {MEGATRON_KEY(optimizer, offload), one_of({"none", "host", "file"}), "", "",
        "Where the optimizer's states and fp32 master weights live. none: in the memory of the device. host: on a GPU, "

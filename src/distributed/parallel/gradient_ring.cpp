@@ -15,23 +15,23 @@ GradientRing::GradientRing(const ProcessGrid& grid, const ParameterStore& store)
   internal_check(store.divides_gradients(), "a ring of gradients that copies do not divide");
 }
 
-const LayerGradients& GradientRing::layer_of(int parameter) const {
+const DividedLayer& GradientRing::layer_of(int parameter) const {
   const int unit = store_.at(parameter).unit;
   internal_check(unit != kNone, "a parameter of no layer has no buffer of the ring", parameter);
   return store_.layers()[static_cast<std::size_t>(unit)];
 }
 
 void GradientRing::begin(int parameter, Ops& ops) {
-  const LayerGradients& layer = layer_of(parameter);
+  const DividedLayer& layer = layer_of(parameter);
   const auto unit = static_cast<std::size_t>(store_.at(parameter).unit);
-  const LayerGradients*& before = in_flight_[unit % in_flight_.size()];
+  const DividedLayer*& before = in_flight_[unit % in_flight_.size()];
   if (before != nullptr) settle(*before, ops);
   before = nullptr;
-  ops.fill(store_.gradients().slice(0, layer.made, layer.count), 0);
+  ops.fill(store_.gradients().slice(0, layer.whole, layer.count), 0);
 }
 
 void GradientRing::end(int parameter) {
-  const LayerGradients& layer = layer_of(parameter);
+  const DividedLayer& layer = layer_of(parameter);
   if (look_) return look_(layer);
   for (std::size_t i = layer.first_bucket + layer.buckets; i-- > layer.first_bucket;) {
     const Bucket& whole = store_.buckets()[i];
@@ -44,7 +44,7 @@ void GradientRing::end(int parameter) {
   grid_.copies().progress();  // moves every copy group: they share their transport
 }
 
-void GradientRing::settle(const LayerGradients& layer, Ops& ops) {
+void GradientRing::settle(const DividedLayer& layer, Ops& ops) {
   for (std::size_t i = layer.first_bucket + layer.buckets; i-- > layer.first_bucket;) {
     sums_[i].wait();
     const FlatRange part = store_.part_of(i, shard_);
@@ -53,7 +53,7 @@ void GradientRing::settle(const LayerGradients& layer, Ops& ops) {
 }
 
 void GradientRing::finish(Ops& ops) {
-  for (const LayerGradients*& layer : in_flight_) {
+  for (const DividedLayer*& layer : in_flight_) {
     if (layer != nullptr) settle(*layer, ops);
     layer = nullptr;
   }

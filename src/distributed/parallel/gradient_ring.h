@@ -16,7 +16,7 @@ namespace megatron {
 class GradientRing {
  public:
   /// Given the first parameter of a layer whose gradients are complete for this micro-batch.
-  using Look = std::function<void(const LayerGradients& layer)>;
+  using Look = std::function<void(const DividedLayer& layer)>;
 
   /// The store must be allocated and divide gradients; both must outlive the ring.
   GradientRing(const ProcessGrid& grid, const ParameterStore& store);
@@ -32,14 +32,14 @@ class GradientRing {
   void look_instead(Look look) { look_ = std::move(look); }
 
  private:
-  const LayerGradients& layer_of(int parameter) const;
-  void settle(const LayerGradients& layer, Ops& ops);
+  const DividedLayer& layer_of(int parameter) const;
+  void settle(const DividedLayer& layer, Ops& ops);
 
   const ProcessGrid& grid_;
   const ParameterStore& store_;
   Shard shard_;
-  std::vector<Pending> sums_;                     // by bucket
-  std::vector<const LayerGradients*> in_flight_;  // by buffer; null: nothing
+  std::vector<Pending> sums_;                   // by bucket
+  std::vector<const DividedLayer*> in_flight_;  // by buffer; null: nothing
   Look look_;
 };
 

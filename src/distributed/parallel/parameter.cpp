@@ -79,7 +79,7 @@ void ParameterStore::set_views(Tensor values, Tensor gradients) {
   gradients_ = gradients;
   for (Parameter& parameter : parameters_) {
     const std::int64_t count = parameter.elements();
-    parameter.value = values.slice(0, parameter.first, count).view(parameter.box.extent);
+    parameter.value = read_values({parameter.first, count}).view(parameter.box.extent);
     if (gradients) parameter.gradient = made_gradients({parameter.first, count}).view(parameter.box.extent);
   }
 }
@@ -96,7 +96,7 @@ void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
     internal_check(!shards.gradients, "gradients of matrices that are updated whole are not divided");
     buckets_ = lay_out_matrix_shards(parameters_, shards, enough);
     if (!buckets_.empty()) flat_elements_ = buckets_.back().end();
-    place_gradients();
+    place_divided();
     return;
   }
   const auto alone = [&](const Parameter& parameter) { return sharded() && parameter.tie != kNone; };
@@ -122,23 +122,23 @@ void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
     last = &parameter;
   }
   close_bucket(bucket);
-  place_gradients();
+  place_divided();
 }
 
-// Sums first, each bucket's in its order; then the ring's buffers, as large as the largest layer.
-void ParameterStore::place_gradients() {
-  gradient_elements_ = flat_elements_;
-  for (Bucket& bucket : buckets_) bucket.gradients = bucket.first;
+// What the rank keeps comes first, each bucket's in its order; then the ring's buffers, as large as the largest layer.
+void ParameterStore::place_divided() {
+  divided_elements_ = flat_elements_;
+  for (Bucket& bucket : buckets_) bucket.kept = bucket.first;
   if (!divides_gradients()) return;
   layers_.resize(static_cast<std::size_t>(units_));
-  gradient_elements_ = 0;
+  divided_elements_ = 0;
   std::int64_t largest = 0;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     Bucket& bucket = buckets_[i];
-    bucket.gradients = gradient_elements_;
-    gradient_elements_ += bucket.unit == kNone ? bucket.count : bucket.count / shards_.of(bucket.copies);
+    bucket.kept = divided_elements_;
+    divided_elements_ += bucket.unit == kNone ? bucket.count : bucket.count / shards_.of(bucket.copies);
     if (bucket.unit == kNone) continue;
-    LayerGradients& layer = layers_[static_cast<std::size_t>(bucket.unit)];
+    DividedLayer& layer = layers_[static_cast<std::size_t>(bucket.unit)];
     if (layer.buckets++ == 0) {
       layer.first = bucket.first;
       layer.first_parameter = bucket.first_parameter;
@@ -149,29 +149,36 @@ void ParameterStore::place_gradients() {
   }
   const std::size_t buffers = std::min(layers_.size(), kRingBuffers);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    layers_[i].made = gradient_elements_ + static_cast<std::int64_t>(i % buffers) * largest;
+    layers_[i].whole = divided_elements_ + static_cast<std::int64_t>(i % buffers) * largest;
   }
-  gradient_elements_ += static_cast<std::int64_t>(buffers) * largest;
+  divided_elements_ += static_cast<std::int64_t>(buffers) * largest;
 }
 
 std::int64_t ParameterStore::place_of_made(std::int64_t element) const {
   if (!divides_gradients()) return element;
   const Bucket& bucket = bucket_at(element);
-  if (bucket.unit == kNone) return bucket.gradients + element - bucket.first;
-  const LayerGradients& layer = layers_[static_cast<std::size_t>(bucket.unit)];
-  return layer.made + element - layer.first;
+  if (bucket.unit == kNone) return bucket.kept + element - bucket.first;
+  const DividedLayer& layer = layers_[static_cast<std::size_t>(bucket.unit)];
+  return layer.whole + element - layer.first;
 }
 
-Tensor ParameterStore::gradients_of(const FlatRange& range) const {
-  if (!divides_gradients()) return gradients_.slice(0, range.first, range.count);
+std::int64_t ParameterStore::place_of_kept(const FlatRange& range) const {
   const Bucket& bucket = bucket_at(range.first);
   std::int64_t first = range.first - bucket.first;
   if (bucket.unit != kNone) {
     const std::int64_t part = bucket.count / shards_.of(bucket.copies);
     first %= part;
-    internal_check(first + range.count <= part, "sums of a range that no copy has alone", range.first, range.count);
+    internal_check(first + range.count <= part, "a range that no copy has alone", range.first, range.count);
   }
-  return gradients_.slice(0, bucket.gradients + first, range.count);
+  return bucket.kept + first;
+}
+
+Tensor ParameterStore::gradients_of(const FlatRange& range) const {
+  return gradients_.slice(0, divides_gradients() ? place_of_kept(range) : range.first, range.count);
+}
+
+Tensor ParameterStore::values_of(const FlatRange& range) const {
+  return values_.slice(0, divides_weights() ? place_of_kept(range) : range.first, range.count);
 }
 
 void ParameterStore::close_bucket(Bucket& bucket) {
@@ -224,8 +231,8 @@ std::vector<FlatRange> ParameterStore::parts_in(const Parameter& parameter, cons
 
 void ParameterStore::allocate(Device& device, DType value_type, Shards shards, std::int64_t bucket_elements) {
   lay_out(shards, bucket_elements);
-  const Tensor values = allocate_flat(value_buffer_, device, flat_elements_, value_type);
-  set_views(values, allocate_flat(gradient_buffer_, device, gradient_elements_, DType::f32));
+  const Tensor values = allocate_flat(value_buffer_, device, value_elements(), value_type);
+  set_views(values, allocate_flat(gradient_buffer_, device, divided_elements_, DType::f32));
   allocate_constants(device);
 }
 
@@ -263,8 +270,8 @@ void ParameterStore::place_constants(Arena& arena) {
 void ParameterStore::allocate_sizing(DType value_type, Shards shards, std::int64_t bucket_elements) {
   lay_out(shards, bucket_elements);
   Arena values("values"), gradients("gradients");
-  set_views(values.allocate("values", {flat_elements_}, value_type),
-            gradients.allocate("gradients", {gradient_elements_}, DType::f32));
+  set_views(values.allocate("values", {value_elements()}, value_type),
+            gradients.allocate("gradients", {divided_elements_}, DType::f32));
   Arena constants("constants");
   place_constants(constants);
 }
@@ -310,7 +317,7 @@ Tensor ParameterStore::joint(Tensor flat, std::int64_t first, int index, int cou
 }
 
 Tensor ParameterStore::joint_value(int index, int count, std::int64_t columns) const {
-  return joint(values_, at(index).first, index, count, columns);
+  return joint(values_, place_of_read(at(index).first), index, count, columns);
 }
 
 Tensor ParameterStore::joint_gradient(int index, int count, std::int64_t columns) const {

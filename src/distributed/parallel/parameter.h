@@ -18,6 +18,7 @@
 #include "backend/tensor/memory.h"
 #include "backend/tensor/tensor.h"
 #include "base/core/role.h"
+#include "base/core/shares.h"
 #include "distributed/comm/process_grid.h"
 
 namespace megatron {
@@ -126,21 +127,23 @@ struct Bucket : FlatRange {
   /// Every copy's part is as long, and owned ranges begin with it. Otherwise owned ranges lie one after the other.
   bool equal_parts = true;
 
-  int unit = kNone;            ///< Parameter::unit of all that lie in it, where copies divide layers' gradients
-  std::int64_t gradients = 0;  ///< where in gradients() its gradients begin; of a unit's: the sums of this rank's part
+  int unit = kNone;       ///< Parameter::unit of all that lie in it, where copies divide layers' gradients
+  std::int64_t kept = 0;  ///< where this rank's sums of it begin in gradients(), and its values in values() if copies
+                          ///< divide weights; of a unit's: those of its part
 };
 
-/// A layer's gradients where copies divide them: its buckets lie one after the other.
-struct LayerGradients : FlatRange {
+/// A layer of which copies divide gradients, perhaps weights: its buckets lie one after the other.
+struct DividedLayer : FlatRange {
   int first_parameter = kNone;
   std::size_t first_bucket = 0, buckets = 0;
-  std::int64_t made = 0;  ///< where in gradients() they are made: a buffer of the ring
+  std::int64_t whole = 0;  ///< where it is whole, at times, in gradients(), and so in values(): a buffer of the ring
 };
 
 /// How many ranks of each copy group divide the optimizer's state among them: 1, or all.
 struct Shards {
   int dense = 1, experts = 1;
   bool gradients = false;  ///< whether they also divide the sums of layers' gradients
+  bool weights = false;    ///< and with these layers' values
   int of(CopyGroup group) const { return group == CopyGroup::experts ? experts : dense; }
 };
 
@@ -193,7 +196,8 @@ class ParameterStore {
   /// has, and a tied parameter is a separate bucket: its parts are then the same elements on each of its stages.
   /// Buckets of matrices that are updated whole are shared out as matrix_shards.h says.
   /// Where shards divide gradients, buckets end with layers, and gradients of layers are made in a ring of buffers,
-  /// whose views are valid while the layer has its buffer (gradient_ring.h). There are none of matrices then.
+  /// whose views are valid while the layer has its buffer (gradient_ring.h). There are none of matrices then. Where
+  /// they divide weights, so do values (weight_ring.h).
   void allocate(Device& device, DType value_type, Shards shards = {}, std::int64_t bucket_elements = kBucketElements);
   /// Values alone, for models that only run forward: gradients() stays empty.
   void allocate_values(Device& device, DType value_type);
@@ -223,7 +227,8 @@ class ParameterStore {
 
   std::int64_t flat_elements() const { return flat_elements_; }  ///< with gaps and padding
   std::int64_t parameter_elements() const;                       ///< on this rank, without gaps
-  Tensor values() const { return values_; }                      ///< flat [flat_elements]
+  /// All memory of values: flat [flat_elements] but where copies divide weights, [as gradients()].
+  Tensor values() const { return values_; }
   Tensor gradients() const {
     return gradients_;
   }  ///< f32, all memory of gradients; gaps stay 0. [flat_elements] in the
@@ -234,6 +239,10 @@ class ParameterStore {
   Tensor made_gradients(const FlatRange& range) const {
     return gradients_.slice(0, place_of_made(range.first), range.count);
   }
+  /// The values of a range that lies in what one copy owns, which that copy always has. [range.count].
+  Tensor values_of(const FlatRange& range) const;
+  /// The place where a pass reads the values of a range in one bucket. [range.count].
+  Tensor read_values(const FlatRange& range) const { return values_.slice(0, place_of_read(range.first), range.count); }
 
   /// All parameters, in pieces that hold about bucket_elements of one copy group each: what is summed as one, perhaps
   /// while the backward still runs. In the buffer's order, which is that of their first parameters.
@@ -243,10 +252,13 @@ class ParameterStore {
   const Bucket& bucket_at(std::int64_t element) const;
   bool sharded() const { return shards_.dense > 1; }
   bool divides_gradients() const { return sharded() && shards_.gradients; }
+  bool divides_weights() const { return divides_gradients() && shards_.weights; }
+  /// Whether copies divide the values of this bucket's parameters.
+  bool divides_weights_of(const Bucket& bucket) const { return divides_weights() && bucket.unit != kNone; }
   /// Where copies divide layers' gradients: those of this rank's layers, by their unit; else empty.
-  const std::vector<LayerGradients>& layers() const { return layers_; }
-  /// Buffers in which layers' gradients are made: consecutive layers have different ones.
-  static constexpr std::size_t kRingBuffers = 2;
+  const std::vector<DividedLayer>& layers() const { return layers_; }
+  /// Buffers in which layers' gradients, and their values, are whole: consecutive layers have different ones.
+  static constexpr std::size_t kRingBuffers = kWholeLayers;
   /// The part of a bucket of equal parts that belongs to a rank of its copies, where there are shards.
   FlatRange part_of(std::size_t bucket, Shard shard) const;
   /// The ranges whose optimizer state a rank keeps: one of every bucket, which may be empty, or everything (in one
@@ -262,8 +274,13 @@ class ParameterStore {
   void set_views(Tensor values, Tensor gradients);
   void lay_out(Shards shards, std::int64_t bucket_elements);
   void close_bucket(Bucket& bucket);
-  void place_gradients();
+  void place_divided();
+  std::int64_t value_elements() const { return divides_weights() ? divided_elements_ : flat_elements_; }
+  std::int64_t place_of_kept(const FlatRange& range) const;
   std::int64_t place_of_made(std::int64_t element) const;
+  std::int64_t place_of_read(std::int64_t element) const {
+    return divides_weights() ? place_of_made(element) : element;
+  }
   Tensor joint(Tensor flat, std::int64_t first, int index, int count, std::int64_t columns) const;
 
   struct Constant {
@@ -277,12 +294,12 @@ class ParameterStore {
   std::vector<Constant> constants_;
   std::vector<ModelState> states_;
   Buffer constant_buffer_;
-  std::int64_t flat_elements_ = 0, gradient_elements_ = 0;
+  std::int64_t flat_elements_ = 0, divided_elements_ = 0;
   Buffer value_buffer_, gradient_buffer_;
   Tensor values_, gradients_;
   std::vector<Bucket> buckets_;
   int units_ = 0;
-  std::vector<LayerGradients> layers_;
+  std::vector<DividedLayer> layers_;
   bool may_have_matrices_ = false;
   Shards shards_;
 };

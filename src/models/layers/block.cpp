@@ -49,7 +49,7 @@ void Block::forward(Context& context, ConstTensor x, Tensor y, Saved& saved) con
 
 void Block::backward(Context& context, ConstTensor dy, const Saved& saved, Tensor dx) const {
   const Range range(context.ops.ranges(), "layer", layer_);
-  context.gradients_begin(store_->at(first_parameter_));
+  context.backward_begins(store_->at(first_parameter_));
   if (recompute_) {
     const ArenaScope scope(context.scratch);
     // Memory that weight gradients read is given back here: they run at once.

@@ -130,8 +130,9 @@ struct Context {
     if (pass.gathers != nullptr) pass.gathers->wait_for(last.index);
   }
 
-  /// Before a backward of the layer whose first parameter this is.
-  void gradients_begin(const Parameter& first) const {
+  /// Before a backward of the layer whose first parameter this is reads its values and adds to its gradients.
+  void backward_begins(const Parameter& first) const {
+    if (pass.gathers != nullptr) pass.gathers->wait_for_backward(first.index);
     if (pass.gradient_ring == nullptr) return;
     internal_check(!weight_gradients->deferred(), "a layer's divided gradients are made in one backward");
     pass.gradient_ring->begin(first.index, ops);

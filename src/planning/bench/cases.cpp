@@ -1,5 +1,6 @@
 #include "planning/bench/cases.h"
 
+#include "base/core/attention_exchanges.h"
 #include "config/rules/resolve.h"
 #include "config/schema/schedules.h"
 
@@ -87,7 +88,7 @@ Config training_config(const ModelConfig& model, std::int64_t batch, const std::
   if (edit) edit(config);
   const ParallelConfig& parallel = config.parallel;
   if (config.train.micro_batch_size == 0) config.train.micro_batch_size = batch / parallel.data;
-  resolve(config, static_cast<int>(parallel.tensor * parallel.pipeline * parallel.data), nullptr);
+  resolve(config, static_cast<int>(parallel.tensor * parallel.context * parallel.pipeline * parallel.data), nullptr);
   return config;
 }
 
@@ -139,6 +140,36 @@ std::vector<Case> overlap_cases() {
             tensor2(config);
             config.parallel.sequence_parallel = true;
           })};
+}
+
+LayoutComparison share_comparison() {
+  LayoutComparison comparison{"share", "8 layers of hidden size 768, batch 4 x 256, data 2, in turn", {}};
+  const auto add = [&](std::string_view share) {
+    comparison.cases.push_back(
+        {std::string(share), "", training_config(gpt(8, 768, 12, 256, 2048), 4, [&](Config& config) {
+           data2(config);
+           config.optimizer.share = share;
+         })});
+  };
+  add("state");
+  for (const ShareRow& row : kShares) {
+    if (row.name != "state") add(row.name);
+  }
+  return comparison;
+}
+
+LayoutComparison context_comparison() {
+  constexpr std::int64_t sequence = 4096;
+  LayoutComparison comparison{"context", "4 layers of hidden size 768, 4096 tokens, 2 ranks, in turn", {}};
+  comparison.cases.push_back({"data 2, 2 x 2048", "", training_config(gpt(4, 768, 12, sequence / 2, 2048), 2, data2)});
+  for (const AttentionExchangeRow& row : kAttentionExchanges) {
+    comparison.cases.push_back({fmt::format("context 2, 1 x 4096, {}", row.name), "",
+                                training_config(gpt(4, 768, 12, sequence, 2048), 1, [&](Config& config) {
+                                  config.parallel.context = 2;
+                                  config.parallel.context_exchange = row.name;
+                                })});
+  }
+  return comparison;
 }
 
 std::vector<Case> memory_cases() {

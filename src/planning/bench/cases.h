@@ -16,7 +16,8 @@ struct Case {
   bool gpu = false;  ///< too large for a CPU; scripts/bench/bench_pytorch_gpu.py has the same
 
   int ranks() const {
-    return static_cast<int>(config.parallel.tensor * config.parallel.pipeline * config.parallel.data);
+    return static_cast<int>(config.parallel.tensor * config.parallel.context * config.parallel.pipeline *
+                            config.parallel.data);
   }
 };
 
@@ -43,6 +44,16 @@ std::vector<Case> experts_cases(int ranks);
 /// A small model at data 2 with the plain optimizer (the first) and the distributed one, and at tensor 2 without and
 /// with sequence parallelism.
 std::vector<Case> overlap_cases();
+
+/// Layouts of the same work.
+struct LayoutComparison {
+  std::string name, title;
+  std::vector<Case> cases;  ///< the first is what others are compared with
+};
+/// On two ranks at data 2: each optimizer.share, "state" first.
+LayoutComparison share_comparison();
+/// On two ranks: data 2 with sequences of half the length (the first), and context 2 with each exchange.
+LayoutComparison context_comparison();
 
 /// GPT-2 124M on tensor 2, pipeline 2, data 2: no option (the first), each alone, and those of Hugging Face
 /// Accelerate's guide together.

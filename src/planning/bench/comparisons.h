@@ -30,6 +30,11 @@ struct OverlapSettings {
 /// Error(configuration); the same on both.
 Report measure_overlap(const std::vector<Case>& cases, const OverlapSettings& settings, Communicator& world);
 
+/// Layouts of the same work on the same ranks. A round is some steps in a row of every case. A row per case: seconds
+/// per step of the slowest rank, the job's tokens per second, these and model FLOP/s over the first case's, bytes that
+/// this rank sends in a step and holds. Collective over `world`, of the cases' ranks.
+Report measure_layouts(const LayoutComparison& comparison, int rounds, Communicator& world);
+
 /// A row for each of memory_cases(): bytes of the rank that takes the most by the planner, by what they are for, and
 /// their total. Needs no ranks.
 Report plan_memory_cases();

@@ -51,6 +51,11 @@ double in_flight(const Config& config) {
                  static_cast<double>(config.parallel.virtual_stages));
 }
 
+const char* what_is_whole(const ShareRow& share) {
+  if (share.weights) return ": gradients and weights of two layers, and outside of layers, are whole";
+  return share.gradients ? ": gradients of two layers, and outside of layers, are whole" : "";
+}
+
 }  // namespace
 
 AnalyticMemory analytic_memory(const Config& config) {
@@ -60,7 +65,8 @@ AnalyticMemory analytic_memory(const Config& config) {
   const auto optimizer = static_cast<double>(sizeof(float) + 2 * size_of(config.optimizer.moments()));
   const auto context = static_cast<double>(config.parallel.context);
   const double copies = context * static_cast<double>(config.parallel.data);
-  published.bytes_per_parameter = 2 + 4 / share.parts_of_gradients(copies) + optimizer / share.parts_of_state(copies);
+  published.bytes_per_parameter = 2 / share.parts_of_weights(copies) + 4 / share.parts_of_gradients(copies) +
+                                  optimizer / share.parts_of_state(copies);
 
   const double s = static_cast<double>(model.sequence_length) / context;  // rows of a rank
   const auto b = static_cast<double>(config.train.micro_batch_size * model.task_choices);
@@ -94,11 +100,10 @@ std::string compare_with_analytic(const Config& config, const MemoryPlan& first_
   const AnalyticMemory published = analytic_memory(config);
   const auto parameters = static_cast<double>(first_stage.parameters);
   const auto state = static_cast<double>(first_stage.weights + first_stage.gradients + first_stage.optimizer);
-  std::string text = fmt::format(
-      "compare   Megatron-LM's formulas for stage 0: {:.4g} bytes per parameter, {} (here {:.4g}, {}{})",
-      published.bytes_per_parameter, format_bytes(published.bytes_per_parameter * parameters), state / parameters,
-      format_bytes(state),
-      config.optimizer.shares().gradients ? ": gradients of two layers, and outside of layers, are whole" : "");
+  std::string text =
+      fmt::format("compare   Megatron-LM's formulas for stage 0: {:.4g} bytes per parameter, {} (here {:.4g}, {}{})",
+                  published.bytes_per_parameter, format_bytes(published.bytes_per_parameter * parameters),
+                  state / parameters, format_bytes(state), what_is_whole(config.optimizer.shares()));
   if (config.model.has_decoder()) return text + "\n";  // no formula of activations is published for two streams
   const bool recomputes = config.recompute.of_chunk(1) > 0;
   std::vector<std::string> reasons;

@@ -170,18 +170,20 @@ std::string describe_failure(const Config& config) {
                      checkpoint.async ? "; a checkpoint counts when it is written" : "");
 }
 
-// The cost of dividing gradients, which grows with the micro-batches.
+// The cost of dividing gradients, and weights, which grows with the micro-batches.
 std::string describe_share(const Config& config) {
   const ShareRow& share = config.optimizer.shares();
   const auto m = static_cast<double>(micro_batches_per_step(config)),
              copies = static_cast<double>(config.parallel.data * config.parallel.context);
   if (!share.gradients || copies == 1) return "";
-  const double others = (copies - 1) / copies;  // copies that a part is sent to
+  const double others = (copies - 1) / copies,  // copies that a part is sent to
+      layers = static_cast<double>(config.model.all_layers() / config.parallel.pipeline);
   return fmt::format(
-      "share     gradients of at most {} layers at a time are whole; in a step of {:g} micro-batches a rank sends "
+      "share     {} of at most {} layers at a time are whole; in a step of {:g} micro-batches a rank sends "
       "{:.3g} numbers for each parameter of a layer that all copies have, where optimizer.share = \"state\" sends "
       "{:.3g}\n",
-      ParameterStore::kRingBuffers, m, others * share.traffic(m), others * row_named(kShares, "state").traffic(m));
+      share.weights ? "weights and gradients" : "gradients", ParameterStore::kRingBuffers, m,
+      others * share.traffic(m, layers), others * row_named(kShares, "state").traffic(m, layers));
 }
 
 // The part of the optimizer's state that is elsewhere, and the price of that.

@@ -85,6 +85,11 @@ std::string find_differences(const std::vector<RankSlices>& ranks) {
   return text;
 }
 
+std::string which_elements(const Parameter& parameter, const FlatRange& part) {
+  const std::int64_t first = part.first - parameter.first;
+  return fmt::format(", elements {} to {}", first, first + part.count - 1);
+}
+
 }  // namespace
 
 struct ReplicaCheck::HashState {
@@ -118,8 +123,10 @@ ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store,
     holders_.push_back({&grid.tie(i), [i](const Slice& slice) { return slice.parameter->tie == i; }});
   }
   for (const Parameter& parameter : store.all()) {
-    add({&parameter, parameter.value, "", true});
+    const bool divided = store.divides_weights() && parameter.unit != kNone;
+    if (!divided) add({&parameter, parameter.value, "", true});
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
+      if (divided) add({&parameter, store.values_of(part), which_elements(parameter, part), false});
       add_state(parameter, part, optimizer, store.sharded());
     }
   }
@@ -129,8 +136,7 @@ ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store,
 void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, const Optimizer& optimizer,
                              bool shared_out) {
   const Optimizer::State state = optimizer.state(part);
-  const std::int64_t first = part.first - parameter.first;
-  const std::string which = shared_out ? fmt::format(", elements {} to {}", first, first + part.count - 1) : "";
+  const std::string which = shared_out ? which_elements(parameter, part) : "";
   if (optimizer.has_master_copy()) {
     add({&parameter, state.master, fmt::format(" (fp32 master{})", which), !shared_out});
   }

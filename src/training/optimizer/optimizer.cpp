@@ -156,7 +156,7 @@ Tensor Optimizer::master(const FlatRange& range) const {
                                           [&](const FlatRange& owned) { return owned.end() < range.end(); });
   internal_check(owner != owned_.end() && owner->first <= range.first, "state of a range that is not this rank's",
                  range.first, range.count);
-  if (!has_master_copy()) return in(store_.values(), range);
+  if (!has_master_copy()) return store_.values_of(range);
   const std::int64_t position = positions_[static_cast<std::size_t>(owner - owned_.begin())];
   const FlatRange place{position + range.first - owner->first, range.count};
   if (!is_offloaded(range)) return in(kept_masters_, place);
@@ -201,23 +201,30 @@ std::vector<NamedState> Optimizer::all_states() const {
 
 void Optimizer::initialize(std::uint64_t seed) {
   seed_ = seed;
-  if (has_master_copy()) {
+  if (has_master_copy() || store_.divides_weights()) {
     ops_.fill(store_.values(), 0);
     for (const Bucket& bucket : store_.buckets()) {
       const Tensor numbers = store_.made_gradients(bucket);  // f32, of the bucket's size, and of no other use yet
       store_.draw_initial(ops_, seed, bucket, numbers);
       for (const FlatRange& range : owned_) {
         const std::int64_t first = std::max(range.first, bucket.first), end = std::min(range.end(), bucket.end());
-        by_masters({first, std::max<std::int64_t>(0, end - first)}, [&](const FlatRange& part) {
-          ops_.copy(numbers.slice(0, part.first - bucket.first, part.count), master(part));
-        });
+        if (first >= end) continue;
+        const FlatRange own{first, end - first};
+        const auto numbers_of = [&](const FlatRange& part) {
+          return numbers.slice(0, part.first - bucket.first, part.count);
+        };
+        if (has_master_copy()) {
+          by_masters(own, [&](const FlatRange& part) { ops_.copy(numbers_of(part), master(part)); });
+        }
+        ops_.copy(numbers_of(own), store_.values_of(own));
       }
-      ops_.copy(numbers, in(store_.values(), bucket));
+      if (!store_.divides_weights_of(bucket)) ops_.copy(numbers, store_.read_values(bucket));
     }
   } else {
     store_.draw_initial(ops_, seed, store_.values());
   }
   ops_.fill(store_.gradients(), 0);
+  rest();
 }
 
 // The owned range's values, which are set here, are soon those of all copies.

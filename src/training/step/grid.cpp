@@ -21,6 +21,7 @@ Shards optimizer_shards(const Config& config, const GridShape& shape) {
   if (!config.optimizer.shares().state) return {};
   Shards shards = all_copies(shape);
   shards.gradients = config.optimizer.shares().gradients;
+  shards.weights = config.optimizer.shares().weights;
   return shards;
 }
 

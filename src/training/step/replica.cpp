@@ -271,7 +271,7 @@ BadTensors Replica::replay_gradients(std::span<const MicroBatch> micro_batches, 
     bad[index] = bad[index] || has_bad_number({&parameter, parameter.gradient}, *backend_.device);
   };
   if (gradient_ring_ != nullptr) {
-    gradient_ring_->look_instead([&](const LayerGradients& layer) {
+    gradient_ring_->look_instead([&](const DividedLayer& layer) {
       const int unit = store_.at(layer.first_parameter).unit;
       for (const Parameter& parameter : store_.all()) {
         if (parameter.unit == unit) look(parameter);
@@ -297,8 +297,9 @@ NonFiniteReport Replica::diagnose_non_finite_step(std::span<const MicroBatch> mi
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer_->owned())) {
       masters.push_back({&parameter, optimizer_->state(part).master});
       sums.push_back({&parameter, store_.gradients_of(part)});
+      if (store_.divides_weights()) values.push_back({&parameter, store_.values_of(part)});
     }
-    values.push_back({&parameter, parameter.value});
+    if (!store_.divides_weights()) values.push_back({&parameter, parameter.value});
   }
   NonFiniteReport bad;
   bad.loss = !finite_losses();

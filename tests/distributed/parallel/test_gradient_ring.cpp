@@ -107,7 +107,7 @@ TEST_CASE("gradient ring: instead of sums it shows each layer's gradients") {
     store.allocate(*backend.device, DType::f32, {2, 2, true}, 40);
     GradientRing ring(grid, store);
     std::vector<int> seen;
-    ring.look_instead([&](const LayerGradients& layer) { seen.push_back(layer.first_parameter); });
+    ring.look_instead([&](const DividedLayer& layer) { seen.push_back(layer.first_parameter); });
     for (const int first : {9, 7, 5}) {
       ring.begin(first, *backend.ops);
       ring.end(first);
@@ -120,14 +120,14 @@ TEST_CASE("gradient ring: consecutive layers have different buffers") {
   ParameterStore store;
   declare_all(store);
   store.allocate_sizing(DType::f32, {4, 2, true}, 40);
-  const std::vector<LayerGradients>& layers = store.layers();
+  const std::vector<DividedLayer>& layers = store.layers();
   REQUIRE(layers.size() == std::size_t{kLayers});
   std::int64_t largest = 0, sums = 0;
   for (const Bucket& bucket : store.buckets()) {
     sums += bucket.unit == kNone ? bucket.count : bucket.count / (bucket.copies == CopyGroup::experts ? 2 : 4);
   }
-  for (const LayerGradients& layer : layers) largest = std::max(largest, layer.count);
+  for (const DividedLayer& layer : layers) largest = std::max(largest, layer.count);
   for (std::size_t i = 0; i < layers.size(); ++i)
-    CHECK(layers[i].made == sums + static_cast<std::int64_t>(i % 2) * largest);
+    CHECK(layers[i].whole == sums + static_cast<std::int64_t>(i % 2) * largest);
   CHECK(store.gradients().elements() == sums + 2 * largest);
 }

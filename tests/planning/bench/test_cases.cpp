@@ -22,6 +22,9 @@ TEST_CASE("cases: their ranks have a micro-batch each, and names are unique") {
     for (const Case& each : experts_cases(ranks)) CHECK(each.ranks() == ranks);
   }
   for (const Case& each : overlap_cases()) CHECK(each.ranks() == 2);
+  for (const LayoutComparison& comparison : {share_comparison(), context_comparison()}) {
+    for (const Case& each : comparison.cases) CHECK(each.ranks() == 2);
+  }
   for (const Case& each : memory_cases()) CHECK(each.ranks() == 8);
 }
 

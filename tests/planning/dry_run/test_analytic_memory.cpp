@@ -110,6 +110,8 @@ TEST_CASE("published memory: ours for bf16 except masks that we do not keep") {
   CHECK(analytic_memory(config).bytes_per_parameter == 9);
   config.optimizer.share = "gradients";
   CHECK(analytic_memory(config).bytes_per_parameter == 6);
+  config.optimizer.share = "weights";
+  CHECK(analytic_memory(config).bytes_per_parameter == 4.5);
   config.optimizer.share = "state";
   config.optimizer.moments_dtype = "bf16";
   CHECK(analytic_memory(config).bytes_per_parameter == 8);

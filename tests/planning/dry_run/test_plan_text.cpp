@@ -241,6 +241,8 @@ TEST_CASE("plan text: what divided gradients send is said") {
   CHECK(line(plan_of(config, 1), "share") == "");
   CHECK_THAT(plan_of(config, 1), Contains("note      optimizer.share = \"gradients\" does nothing with data 1\n"));
   CHECK_THAT(line(plan_of(config, 2), "share"), Contains("gradients of at most 2 layers at a time are whole"));
+  config.optimizer.share = "weights";
+  CHECK_THAT(line(plan_of(config, 2), "share"), Contains("weights and gradients of at most 2 layers at a time"));
 }
 
 TEST_CASE("plan text: data ranks that share experts out") {

@@ -78,7 +78,7 @@ TEST_CASE("fit: the cheapest that fits, by the planner's own times and bytes") {
 TEST_CASE("fit: moments in 16 bits if nothing else fits, and nothing at all") {
   Config file = small_run();
   file.train.micro_batch_size = 1;
-  file.optimizer.share = "gradients";
+  file.optimizer.share = "weights";
   file.recompute.mode = "full";
   file.model.head_chunks = 8;
   const double smallest = bytes_of(file);  // in fp32

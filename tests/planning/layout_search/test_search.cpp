@@ -58,6 +58,7 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
                         {2, 2, 1, 2, "zero_bubble", "selective", true, "state"},
                         {4, 2, 1, 16, "1f1b", "none", true, "none"},
                         {1, 1, 1, 1, "1f1b", "none", false, "gradients"},
+                        {1, 1, 1, 1, "1f1b", "full", false, "weights"},
                         {2, 2, 2, 2, "interleaved", "full", true, "gradients"}};
   for (const char* const device : {"cuda", "cpu"}) {
     for (const Case& each : cases) {
@@ -93,18 +94,24 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
 TEST_CASE("step time: divided gradients are sent in every micro-batch") {
   Hardware slow = machine(1e8);
   slow.used.copies_overlap = false;
-  const auto seconds = [&](const char* share, std::int64_t micro_batches) {
+  const auto seconds = [&](const char* share, std::int64_t micro_batches, std::int64_t layers) {
     Config config = small_model();
-    config.model.layers = 2;
+    config.model.layers = layers;
     config.optimizer.share = share;
     config.train.micro_batch_size = 1;
     config.train.global_batch_size = 8 * micro_batches;
     return step_time(record_layout(resolved(config, 8), 8), slow).seconds;
   };
-  const auto another = [&](const char* share) { return (seconds(share, 8) - seconds(share, 4)) / 4; };
+  const auto another = [&](const char* share, std::int64_t layers = 2) {
+    return (seconds(share, 8, layers) - seconds(share, 4, layers)) / 4;
+  };
   const double numbers = 2.0 * (12 * 256 * 256 + 13 * 256), bytes = numbers * sizeof(float) * 7 / 8;
   CHECK(another("gradients") - another("state") ==
         Approx(bytes / (slow.node.bandwidth * slow.used.node_efficiency)).epsilon(0.05));
+  // Of two layers the weights stay whole from one micro-batch to the next; of four two are gathered for each pass.
+  const auto two_more = [&](const char* share) { return another(share, 4) - another(share, 2); };
+  CHECK(two_more("weights") - two_more("gradients") ==
+        Approx(2 * bytes / (slow.node.bandwidth * slow.used.node_efficiency)).epsilon(0.05));
 }
 
 TEST_CASE("search: a growing batch is planned for all its sizes and steps") {

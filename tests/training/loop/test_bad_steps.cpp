@@ -111,6 +111,7 @@ TEST_CASE("bad steps: NaN on one rank makes every rank skip and names the rank",
        5,
        "from embedding.word.weight on rank 0 ("},
       {{.data = 4, .share = "gradients"}, 3, "from embedding.word.weight on rank 3 ("},  // it has a part of each bucket
+      {{.data = 4, .share = "weights"}, 3, "from embedding.word.weight on rank 3 ("},
       {{.pipeline = 4, .data = 2}, 4, "from embedding.word.weight on rank 0 ("},
   };
   for (const Case& c : cases) {

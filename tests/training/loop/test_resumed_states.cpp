@@ -98,10 +98,10 @@ std::string pass_on(const Config& config, const std::string& from, const std::st
 TEST_CASE("resume: every way of keeping the optimizer's state trains on", "[fault-17]") {
   const ShardFolder folder;
   Config config = small_run(folder);
-  const Mode mode =
-      GENERATE(Mode{"data 2", 1, 2, 1, "state"}, Mode{"gradients", 1, 4, 2, "gradients"},
-               Mode{"data 4, pipeline 2", 1, 4, 2, "state"}, Mode{"sequence", 2, 2, 2, "state", "fp32", true},
-               Mode{"interleaved", 1, 2, 2, "state", "fp32", false, 2});
+  const Mode mode = GENERATE(Mode{"data 2", 1, 2, 1, "state"}, Mode{"gradients", 1, 4, 2, "gradients"},
+                             Mode{"weights", 1, 4, 1, "weights"}, Mode{"data 4, pipeline 2", 1, 4, 2, "state"},
+                             Mode{"sequence", 2, 2, 2, "state", "fp32", true},
+                             Mode{"interleaved", 1, 2, 2, "state", "fp32", false, 2});
   INFO(mode.name);
   config = with_mode(config, mode);
   require_no_trace_of_breaks(config, folder, "run");
@@ -115,7 +115,7 @@ TEST_CASE("resume: every way of keeping the optimizer's state trains on", "[faul
   config.optimizer.name = "adamw";
   config.optimizer.moments_dtype = "bf16";
   require_no_trace_of_breaks(config, folder, "adamw in bf16");
-  if (config.optimizer.share == "gradients") return;  // Muon needs whole ones
+  if (config.optimizer.shares().gradients) return;  // Muon needs whole ones
   config.optimizer.name = "muon";
   require_no_trace_of_breaks(config, folder, "muon in bf16");
   config.optimizer.moments_dtype = "fp32";
@@ -130,8 +130,10 @@ TEST_CASE("resume: any layout and way of keeping state loads any other's save", 
                                    {"sequence, distributed", 2, 2, 2, "state", "fp32", true},
                                    {"interleaved, distributed", 1, 4, 2, "state", "fp32", false, 2},
                                    {"gradients divided", 2, 4, 1, "gradients"},
+                                   {"weights divided", 2, 4, 1, "weights"},
                                    {"bf16", 1, 2, 1, "none", "bf16"},
                                    {"bf16, gradients divided", 1, 2, 2, "gradients", "bf16"},
+                                   {"bf16, weights divided", 2, 2, 1, "weights", "bf16"},
                                    {"bf16, distributed", 2, 2, 2, "state", "bf16"},
                                    {"fp16, distributed", 1, 4, 1, "state", "fp16"}};
   Config config = small_run(folder);

@@ -240,7 +240,7 @@ TEST_CASE("owners: with experts all is the whole model's on every small grid", "
 
 TEST_CASE("owners: without experts a model trains the same on expert ranks", "[train]") {
   Config config = tiny_config();
-  config.optimizer.share = GENERATE("none", "state", "gradients");
+  config.optimizer.share = GENERATE("none", "state", "gradients", "weights");
   CAPTURE(config.optimizer.share);
   const TrainingTrace without = train_tiny(config, 2, 4, 1, 3);
   config.parallel.expert = 2;
