@@ -64,7 +64,7 @@ void Optimizer::by_masters(const FlatRange& range, const std::function<void(cons
 void Optimizer::set_values(const FlatRange& range) {
   if (!has_master_copy()) return;
   by_masters(range,
-             [&](const FlatRange& part) { ops_.copy(master(part), store_.values().slice(0, part.first, part.count)); });
+             [&](const FlatRange& part) { ops_.copy(master(part), store_.values_of(part)); });
 }
 
 }  // namespace megatron
