@@ -9,7 +9,8 @@ namespace megatron::test {
 
 namespace {
 
-const std::vector<std::string> kState = {"optimizer.share=state"}, kGradients = {"optimizer.share=gradients"};
+const std::vector<std::string> kState = {"optimizer.share=state"}, kGradients = {"optimizer.share=gradients"},
+                               kWeights = {"optimizer.share=weights"};
 
 const std::string kDivided = "gradients, ";
 
@@ -20,7 +21,7 @@ std::vector<Row> with_weights(const std::vector<Row>& rows) {
     if (row.pipeline > 1 || !row.name.starts_with(kDivided)) continue;
     row.same_as = row.name;
     row.name = "weights, " + row.name.substr(kDivided.size());
-    std::replace(row.how.begin(), row.how.end(), kGradients.front(), std::string("optimizer.share=weights"));
+    std::replace(row.how.begin(), row.how.end(), kGradients.front(), kWeights.front());
     others.push_back(row);
   }
   return others;
@@ -83,6 +84,11 @@ std::vector<Row> divided_gradients() {
       {"gradients, experts, expert 4", 1, 4, 1, with(kGradients, {"parallel.expert=4"}), experts, ""},
       {"gradients, 3 head chunks", 1, 2, 1, with(kGradients, {"model.head_chunks=3"}), {}, ""},
       {"gradients, groups", 1, 2, 2, kGradients, groups, ""},
+      {"weights, gpipe", 1, 2, 1, with(kWeights, {"parallel.schedule=gpipe"}), {}, "gradients, data 2"},
+      {"weights, BERT", 2, 2, 1, with(kWeights, sequence), bert, ""},
+      {"weights, T5", 1, 2, 1, kWeights, t5, ""},
+      {"weights, relative T5, context 2, data 2", 1, 2, 1, with(kWeights, two_contexts), relative, ""},
+      {"weights, groups", 1, 2, 1, kWeights, groups, ""},
       {"gradients, bf16 moments", 1, 4, 1, kGradients, {"optimizer.moments_dtype=bf16"}, ""},
   };
   add_pair(rows, "data 2, one micro-batch", 1, 2, 1, {}, {});
