@@ -130,7 +130,7 @@ constexpr MegatronFlag kParallel[] = {
     {"--use-cpu-initialization", "", "initial weights are the same on every layout and device"},
     {"--data-parallel-random-init", "", "initial weights are the same on every layout"},
     {"--no-initialization", "", "weights that are loaded are not drawn first"},
-    {"--remote-device", "optimizer.offload", "cpu is host, nvme is file; weights stay"},
+    {"--remote-device", "optimizer.offload", "cpu is host; GPUs have no nvme, and weights stay"},
     {"--cpu-optimizer", "optimizer.offload", "host; the GPU computes the update there"},
     {"--optimizer-cpu-offload", "optimizer.offload", "host; the GPU computes the update there"},
     {"--optimizer-offload-fraction", "optimizer.offload_fraction", ""},
