@@ -69,11 +69,10 @@ void* CudaDevice::Pinned::allocate(std::size_t bytes) {
   const cudaError_t result = cudaHostAlloc(&memory, bytes == 0 ? 1 : bytes, cudaHostAllocDefault);
   if (result == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    fail(
-        ErrorKind::configuration,
-        "the host has not {:.2f} GiB more that can be pinned for copies to the GPU; start fewer ranks on this node, or "
-        "raise its limits (ulimit -l, the memory of the job)",
-        gibibytes(bytes));
+    fail(ErrorKind::configuration,
+         "the host has not {:.2f} GiB more that can be pinned for the GPU; start fewer ranks on this node, or "
+         "raise its limits (ulimit -l, the memory of the job)",
+         gibibytes(bytes));
   }
   CUDA_CHECK(result);
   return memory;
@@ -84,38 +83,38 @@ void CudaDevice::Pinned::deallocate(void* memory, std::size_t) noexcept {
   (void)cudaFreeHost(memory);
 }
 
+// The addresses say the direction: pinned memory may hold what is offloaded, which is the device's to all callers.
 void CudaDevice::copy_to_device(void* device, const void* host, std::size_t bytes) {
-  CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_stream()));
+  CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyDefault, compute_stream()));
   CUDA_CHECK(cudaStreamSynchronize(compute_stream()));
 }
 
 void CudaDevice::copy_to_host(void* host, const void* device, std::size_t bytes) {
-  CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_stream()));
+  CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDefault, compute_stream()));
   CUDA_CHECK(cudaStreamSynchronize(compute_stream()));
 }
 
 void CudaDevice::copy_within(void* to, const void* from, std::size_t bytes) {
-  CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_stream()));
+  CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, compute_stream()));
 }
 
 CudaQueue& CudaDevice::queue_of(Ticket ticket) {
   return ticket.queue == kCopiesOut ? copies_out_ : ticket.queue == kCopiesIn ? copies_in_ : operations_;
 }
 
-Ticket CudaDevice::start_copy(std::uint32_t queue, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                              Ticket after) {
+Ticket CudaDevice::start_copy(std::uint32_t queue, void* to, const void* from, std::size_t bytes, Ticket after) {
   CudaQueue& copies = queue_of({queue, 0});
   copies.start_after(queue_of(after), after.number);
-  CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, kind, copies.stream()));
+  CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copies.stream()));
   return {queue, copies.mark()};
 }
 
 Ticket CudaDevice::start_copy_to_host(void* host, const void* device, std::size_t bytes, Ticket after) {
-  return start_copy(kCopiesOut, host, device, bytes, cudaMemcpyDeviceToHost, after);
+  return start_copy(kCopiesOut, host, device, bytes, after);
 }
 
 Ticket CudaDevice::start_copy_to_device(void* device, const void* host, std::size_t bytes, Ticket after) {
-  return start_copy(kCopiesIn, device, host, bytes, cudaMemcpyHostToDevice, after);
+  return start_copy(kCopiesIn, device, host, bytes, after);
 }
 
 void CudaDevice::synchronize() {

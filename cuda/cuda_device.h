@@ -58,8 +58,7 @@ class CudaDevice final : public Device {
   };
   static constexpr std::uint32_t kOperations = 1, kCopiesOut = 2, kCopiesIn = 3;
   CudaQueue& queue_of(Ticket ticket);
-  Ticket start_copy(std::uint32_t queue, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                    Ticket after);
+  Ticket start_copy(std::uint32_t queue, void* to, const void* from, std::size_t bytes, Ticket after);
 
   cudaDeviceProp properties_;  // made current and looked at before the queues are made
   std::string description_, identity_;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/system/disk_speed.h"
 #include "base/system/log.h"
 #include "config/parse/parse.h"
 #include "config/schema/print.h"
@@ -28,6 +29,7 @@
 #include "training/loop/run.h"
 #include "training/loop/verify_layout.h"
 #include "training/step/datasets.h"
+#include "training/step/offload.h"
 
 namespace megatron {
 namespace {
@@ -169,7 +171,9 @@ std::string propose_fit(const Config& config, int ranks, const std::string& limi
   resolved.run.device = "cpu";
   resolve(resolved, ranks, facts ? &*facts : nullptr);
   const Hardware here = hardware_here(resolved, measure_speed(resolved), ranks);
-  return describe_fit(fit_memory(config, here, {.ranks = ranks, .data = facts ? &*facts : nullptr}, bytes));
+  const std::optional<DiskSpeed> disk = measure_disk(offload_folder(resolved));
+  return describe_fit(fit_memory(config, here, {.ranks = ranks, .data = facts ? &*facts : nullptr}, bytes,
+                                 disk ? disk->bytes_per_second : 0));
 }
 
 // FIRST:COUNT, or COUNT from the first on. With their text where the shards' tokenizer is there.

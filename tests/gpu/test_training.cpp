@@ -113,6 +113,33 @@ TEST_CASE("GPU training: one rank matches the CPU and repeats its bits") {
   CHECK(train(config, "cuda") == gpu);
 }
 
+TEST_CASE("GPU training: state in the host's memory has the bits of the GPU's") {
+  const std::string precision = GENERATE("fp32", "bf16"), rule = GENERATE("adamw", "muon");
+  CAPTURE(precision, rule);
+  const ShardFolder folder;
+  Config config = config_of(folder, precision);
+  config.optimizer.name = rule;
+  if (precision == "bf16") config.optimizer.moments_dtype = "bf16";
+  const Trace plain = train(config, "cuda", "", folder.file("plain"));
+  const std::string saved = folder.file("plain/checkpoints/step_00000003/");
+  for (const double fraction : {1.0, 0.5}) {
+    CAPTURE(fraction);
+    Config offloaded = config;
+    offloaded.optimizer.offload = "host";
+    offloaded.optimizer.offload_fraction = fraction;
+    const std::string run = folder.file(fmt::format("offloaded {}", fraction));
+    CHECK(train(offloaded, "cuda", "", run) == plain);
+    for (const auto& entry : std::filesystem::directory_iterator(saved)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("rank_")) continue;
+      CHECK(contents_of(run + "/checkpoints/step_00000003/" + name) == contents_of(saved + name));
+    }
+  }
+  Config refused = config;
+  refused.optimizer.offload = "file";
+  CHECK_THROWS_WITH(train(refused, "cuda"), Contains("take optimizer.offload = \"host\""));
+}
+
 TEST_CASE("GPU training: every family matches the CPU and repeats its bits") {
   const auto variant = GENERATE(make_llama, make_alibi, make_exact);
   const std::string precision = GENERATE("fp32", "bf16");

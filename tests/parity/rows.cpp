@@ -51,10 +51,11 @@ Config config_of(const Row& row) {
 
 std::vector<Row> parity_rows() {
   std::vector<Row> rows;
-  for (const auto& subject : {layouts, sequence_parallel, schedules,        zero_bubble, gradient_reducer, distributed,
-                              rules,   recomputation,     batches,          sequences,   documents,        instructions,
-                              losses,  precision,         variants,         encoders,    encoder_decoders, experts,
-                              context, head_chunks,       divided_gradients}) {
+  for (const auto& subject :
+       {layouts, sequence_parallel, schedules,         zero_bubble, gradient_reducer, distributed,
+        rules,   recomputation,     batches,           sequences,   documents,        instructions,
+        losses,  precision,         variants,          encoders,    encoder_decoders, experts,
+        context, head_chunks,       divided_gradients, offload}) {
     for (Row& row : subject()) rows.push_back(std::move(row));
   }
   return rows;

@@ -38,6 +38,7 @@ std::vector<Row> zero_bubble();
 std::vector<Row> gradient_reducer();
 std::vector<Row> distributed();
 std::vector<Row> divided_gradients();
+std::vector<Row> offload();
 std::vector<Row> recomputation();
 std::vector<Row> precision();
 std::vector<Row> head_chunks();

@@ -13,6 +13,7 @@
 #include <new>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "base/core/error.h"
 #include "base/system/signal_stack.h"
@@ -29,6 +30,7 @@ std::array<char, 512> where_text{};
 std::array<char, 4096> file_name{};
 std::atomic<const Activity*> doing{nullptr};
 std::atomic<bool> stack_written{false};
+std::array<std::atomic<const MappedFromDisk*>, 256> mapped_from_disk{};
 
 // A line put together without memory from the heap and without locks; what does not fit is left out.
 class SafeLine {
@@ -117,7 +119,17 @@ void write_stack(std::string_view why) {
   if (opened) ::close(file);
 }
 
-extern "C" void on_crash(int signal) {
+/// Ends the process if a disk has failed under memory that is mapped to it.
+void end_if_disk_failed(int signal, const siginfo_t* information) {
+  const bool by_kernel = information->si_code > 0;  // only then it has an address
+  const char* const text = signal == SIGBUS && by_kernel ? MappedFromDisk::line_at(information->si_addr) : nullptr;
+  if (text == nullptr) return;
+  (SafeLine() << "error: " << where_text.data() << ": " << text << "\n").write(STDERR_FILENO);
+  ::_exit(static_cast<int>(ErrorKind::filesystem));
+}
+
+extern "C" void on_crash(int signal, siginfo_t* information, void*) {
+  end_if_disk_failed(signal, information);
   std::signal(SIGALRM, SIG_DFL);
   ::alarm(kSecondsForStack);  // a crash inside the loader or malloc may leave a lock that backtrace() waits for
   SafeLine line;
@@ -147,6 +159,30 @@ void keep(std::array<char, N>& place, const std::string& text) {
 
 }  // namespace
 
+MappedFromDisk::MappedFromDisk(const void* memory, std::size_t bytes, std::string line)
+    : first_(static_cast<const std::byte*>(memory)), end_(first_ + bytes), line_(std::move(line)) {
+  for (auto& place : mapped_from_disk) {
+    const MappedFromDisk* none = nullptr;
+    if (place.compare_exchange_strong(none, this)) return;
+  }
+}
+
+MappedFromDisk::~MappedFromDisk() {
+  for (auto& place : mapped_from_disk) {
+    const MappedFromDisk* own = this;
+    if (place.compare_exchange_strong(own, nullptr)) return;
+  }
+}
+
+const char* MappedFromDisk::line_at(const void* address) {
+  for (const auto& place : mapped_from_disk) {
+    const MappedFromDisk* const one = place.load();
+    const auto* const at = static_cast<const std::byte*>(address);
+    if (one != nullptr && at >= one->first_ && at < one->end_) return one->line_.c_str();
+  }
+  return nullptr;
+}
+
 CrashReport::CrashReport(const std::string& where, const std::string& file, const Activity* activity) {
   keep(where_text, where);
   keep(file_name, file);
@@ -154,7 +190,8 @@ CrashReport::CrashReport(const std::string& where, const std::string& file, cons
   stack_written = false;
   std::array<void*, 1> frame{};
   ::backtrace(frame.data(), 1);  // loads what it needs now
-  const struct sigaction action = action_on_signal_stack(on_crash);
+  struct sigaction action = action_on_signal_stack(nullptr, SA_SIGINFO);
+  action.sa_sigaction = on_crash;
   for (const int signal : kCrashSignals) ::sigaction(signal, &action, nullptr);
   std::set_new_handler(on_no_memory);
   set_internal_error_hook(on_internal_error);

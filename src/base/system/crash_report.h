@@ -6,6 +6,7 @@
 // MPI_Init, which installs its own handlers.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "base/core/activity.h"
@@ -26,6 +27,24 @@ class GeneratedCode {
 
  private:
   static inline thread_local constinit const void* volatile caller_ = nullptr;
+};
+
+/// While it lives, SIGBUS at an address in this memory, which a file is mapped to, is no defect: the disk has failed.
+/// A CrashReport then prints `line`, and ends the process at once with the code of ErrorKind::filesystem. Beyond some
+/// hundred at a time it does nothing.
+class MappedFromDisk {
+ public:
+  MappedFromDisk(const void* memory, std::size_t bytes, std::string line);
+  ~MappedFromDisk();
+  MappedFromDisk(const MappedFromDisk&) = delete;
+  MappedFromDisk& operator=(const MappedFromDisk&) = delete;
+
+  /// The line of the memory that has this address; null where none has. For signal handlers.
+  static const char* line_at(const void* address);
+
+ private:
+  const std::byte *first_, *end_;
+  std::string line_;
 };
 
 class CrashReport {

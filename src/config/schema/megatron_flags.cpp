@@ -130,8 +130,10 @@ constexpr MegatronFlag kParallel[] = {
     {"--use-cpu-initialization", "", "initial weights are the same on every layout and device"},
     {"--data-parallel-random-init", "", "initial weights are the same on every layout"},
     {"--no-initialization", "", "weights that are loaded are not drawn first"},
-    {"--remote-device", "", "nothing is offloaded"},
-    {"--cpu-optimizer", "", "nothing is offloaded"},
+    {"--remote-device", "optimizer.offload", "cpu is host; GPUs have no nvme, and weights stay"},
+    {"--cpu-optimizer", "optimizer.offload", "host; the GPU computes the update there"},
+    {"--optimizer-cpu-offload", "optimizer.offload", "host; the GPU computes the update there"},
+    {"--optimizer-offload-fraction", "optimizer.offload_fraction", ""},
     {"--overlap-p2p-communication", "", "sends are always in the background"},
 };
 
@@ -166,7 +168,7 @@ constexpr MegatronFlag kTraining[] = {
     {"--deepspeed-activation-checkpointing", "recompute.mode", "full"},
     {"--distribute-saved-activations", "parallel.sequence_parallel", "divides what is saved"},
     {"--partition-activations", "parallel.sequence_parallel", "divides what is saved"},
-    {"--checkpoint-in-cpu", "", "nothing is offloaded"},
+    {"--checkpoint-in-cpu", "", "activations are not offloaded"},
     {"--fp16", "precision.compute", "fp16"},
     {"--bf16", "precision.compute", "bf16"},
     {"--loss-scale", "precision.loss_scale", ""},

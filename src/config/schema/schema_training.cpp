@@ -203,6 +203,20 @@ std::vector<Key> recipe_keys() {
        "The "
        "last two not with \"zero_bubble\" or Muon, \"weights\" not with `parallel.pipeline` (docs/memory.md).",
        ""},
+      {MEGATRON_KEY(optimizer, offload), one_of({"none", "host", "file"}), "", "",
+       "Where the optimizer's states and fp32 master weights live. none: in the memory of the device. host: on a GPU, "
+       "in the host's pinned memory, which the update reads and writes there. file: on a CPU, in a file of each rank, "
+       "for a model whose state memory does not hold; each step reads and writes all of it. Numbers are the same to "
+       "the bit, and a run may be resumed with another value (docs/memory.md).",
+       ""},
+      {MEGATRON_KEY(optimizer, offload_fraction), above_to(0, 1).with("optimizer.offload", {"host", "file"}), "", "",
+       "How much of that is offloaded, at least: whole tensors, from the last layer on.", ""},
+      {MEGATRON_KEY(optimizer, offload_folder),
+       noted(path(), "an existing folder, on every node").with("optimizer.offload", {"file"}), "", "run.directory",
+       "Folder of the files: on a local disk of each node, with room for its ranks' states. The files have no names "
+       "and "
+       "are gone when the run ends, however it ends.",
+       ""},
       {MEGATRON_KEY_IN(optimizer, groups, optimizer_groups),
        noted(any(), fmt::format("each with names or roles, or both; roles: {}", fmt::join(names_of(kRoles), ", "))), "",
        "none",

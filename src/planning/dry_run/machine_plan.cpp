@@ -7,6 +7,7 @@
 
 #include "base/system/host_name.h"
 #include "base/system/launcher.h"
+#include "base/system/mapped_file.h"
 #include "base/system/memory_usage.h"
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
@@ -19,6 +20,7 @@
 #include "planning/dry_run/checkpoint_size.h"
 #include "training/step/compute.h"
 #include "training/step/grid.h"
+#include "training/step/offload.h"
 
 namespace megatron {
 
@@ -112,6 +114,37 @@ void describe_room(const Config& config, std::int64_t size, std::int64_t room, s
       held > 0 ? fmt::format(" and {} are held by its checkpoints", bytes(held)) : ""));
 }
 
+// Whether the files of offloaded states have room next to a checkpoint, and the time that writing them takes.
+void describe_state_files(const Config& config, const std::vector<MemoryPlan>& stages, std::int64_t room,
+                          int ranks_here, MachinePlan& plan) {
+  std::size_t most = 0;
+  for (const MemoryPlan& stage : stages) most = std::max(most, stage.file);
+  if (most == 0) return;
+  const std::string folder = offload_folder(config);
+  const bool of_run = config.optimizer.offload_folder.empty();
+  const double files = static_cast<double>(most) * ranks_here,
+               needed = files + (of_run ? static_cast<double>(room) : 0);
+  const std::optional<DiskSpeed> disk = measure_disk(folder);
+  plan.text += fmt::format("offload   files of {} in {}", format_bytes(files), folder);
+  if (disk) {
+    const double seconds = save_seconds(static_cast<std::int64_t>(files), *disk);
+    plan.text += fmt::format("; its disk writes them in about {}, after each step",
+                             seconds < 1 ? fmt::format("{:.2g} s", seconds) : about(seconds));
+  }
+  plan.text += "\n";
+  if (const std::string storage = storage_that_is_no_local_disk(folder); !storage.empty()) {
+    plan.warnings.push_back(fmt::format(
+        "optimizer.offload_folder = \"{}\" is on {}, {}: name a folder on a disk of each node", folder, storage,
+        storage == "tmpfs" ? "which is memory" : "over which each step reads and writes all states"));
+  }
+  const std::optional<std::int64_t> free = free_space(folder);
+  if (free && static_cast<double>(*free) < needed) {
+    plan.obstacles.push_back(fmt::format("the optimizer's state{} needs {} in {}, and {} are free",
+                                         of_run && room > 0 ? " with a checkpoint" : "", format_bytes(needed), folder,
+                                         format_bytes(static_cast<double>(*free))));
+  }
+}
+
 }  // namespace
 
 std::string describe_disk(const Config& config, std::int64_t size, const Machine* machine,
@@ -177,6 +210,8 @@ MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>
   if (machine.free_disk && !config.checkpoint.never) {
     describe_room(config, size, free_bytes_for_checkpoint(config, stages), *machine.free_disk, run, plan);
   }
+  describe_state_files(config, stages, config.checkpoint.never ? 0 : free_bytes_for_checkpoint(config, stages),
+                       ranks_here, plan);
   if (on_host_memory(config.run)) {
     describe_here(config, stages, data != nullptr ? *data : DataFacts{}, machine, ranks_here, step, plan);
   } else {

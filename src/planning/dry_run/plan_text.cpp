@@ -17,6 +17,7 @@
 #include "planning/dry_run/group_members.h"
 #include "training/pipeline/simulate.h"
 #include "training/step/grid.h"
+#include "training/step/offload.h"
 
 namespace megatron {
 
@@ -188,6 +189,25 @@ std::string describe_share(const Config& config) {
       others * share.traffic(step), others * row_named(kShares, "state").traffic(step));
 }
 
+// The part of the optimizer's state that is elsewhere, and the price of that.
+std::string describe_offload(const Config& config, const std::vector<MemoryPlan>& stages) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.offload == "none") return "";
+  std::size_t most = 0;
+  for (const MemoryPlan& plan : stages) most = std::max(most, plan.offloaded());
+  const std::string bytes = format_bytes(static_cast<double>(most));
+  if (optimizer.offload == "host") {
+    return fmt::format(
+        "offload   at most {} of the optimizer's state per rank in the host's memory, which each update "
+        "reads and writes there\n",
+        bytes);
+  }
+  return fmt::format(
+      "offload   at most {} of the optimizer's state per rank in a file in {}, of which each update reads "
+      "and writes all\n",
+      bytes, offload_folder(config));
+}
+
 std::string describe_recomputation(const Config& config) {
   if (config.recompute.kind() == RecomputeMode::selective) {
     return fmt::format("recompute selective: layers do not keep {}\n",
@@ -328,6 +348,7 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   text += config.optimizer_groups.empty() ? describe_momentum(config.optimizer) : wrapped(describe_groups(config));
   text += describe_recomputation(config);
   text += describe_share(config);
+  text += describe_offload(config, stages);
   fmt::format_to(out, "memory per rank (the program's own buffers; resident: plus {} of program and libraries)\n",
                  program_bytes());
   fmt::format_to(out, fmt::runtime(kMemoryRow), "stage", "weights", "gradients", "optimizer", "activations", "comm.",
@@ -337,11 +358,12 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   std::size_t host = 0;
   for (const MemoryPlan& plan : stages) host = std::max(host, plan.host);
   if (host > 0) {
-    fmt::format_to(out, "  and at most {} of the host's, {}{}\n", format_bytes(static_cast<double>(host)),
+    fmt::format_to(out, "  and at most {} of the host's, {}{}{}\n", format_bytes(static_cast<double>(host)),
                    saves_in_background(config)
                        ? "through which communication is staged and from which checkpoints are written"
                        : "through which communication is staged",
-                   config.run.trace_steps.empty() ? "" : ", with the events of traced steps");
+                   config.run.trace_steps.empty() ? "" : ", with the events of traced steps",
+                   config.optimizer.offload == "host" ? ", and the offloaded optimizer state" : "");
   }
   std::size_t snapshot = 0;
   for (const MemoryPlan& plan : stages) snapshot = std::max(snapshot, plan.snapshot);

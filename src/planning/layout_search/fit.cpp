@@ -18,9 +18,9 @@ namespace megatron {
 namespace {
 
 /// The keys whose values are tried. A mode without parts has none.
-constexpr std::string_view kFitKeys[][2] = {{"train", "micro_batch_size"}, {"recompute", "mode"},
-                                            {"recompute", "parts"},        {"model", "head_chunks"},
-                                            {"optimizer", "share"},        {"optimizer", "moments_dtype"}};
+constexpr std::string_view kFitKeys[][2] = {
+    {"train", "micro_batch_size"}, {"recompute", "mode"},    {"recompute", "parts"},        {"model", "head_chunks"},
+    {"optimizer", "share"},        {"optimizer", "offload"}, {"optimizer", "moments_dtype"}};
 constexpr std::size_t kMostOthers = 4;
 constexpr std::int64_t kHeadChunks = 8;  ///< leave an eighth of the logits: more would save little
 
@@ -28,9 +28,17 @@ const Key& key_of(const std::string_view (&name)[2]) {
   return *find_key(name[0], name[1]);
 }
 
-FitChoice played(const Config& config, const Hardware& hardware, const SearchSettings& settings) {
+/// A configuration's bytes and seconds, with those in which a node's disk reads and writes its ranks' files.
+FitChoice played(const Config& config, const Hardware& hardware, const SearchSettings& settings,
+                 double disk_bytes_per_second) {
   const PlannedLayout layout = plan_layout(config, hardware, settings);
-  return {.config = config, .bytes = layout.recorded.most_bytes(), .seconds = layout.time.seconds};
+  FitChoice choice{.config = config, .bytes = layout.recorded.most_bytes(), .seconds = layout.time.seconds};
+  std::size_t file = 0;
+  for (const RecordedLayout::PlayedStage& stage : layout.recorded.played) file = std::max(file, stage.memory.file);
+  if (disk_bytes_per_second <= 0) return choice;
+  const int ranks = std::min(hardware.ranks_per_node, settings.ranks);
+  choice.seconds += 2.0 * static_cast<double>(file) * ranks / disk_bytes_per_second;
+  return choice;
 }
 
 /// The values of each thing that is tried, the file's own among them.
@@ -67,24 +75,36 @@ std::vector<std::string> shares(const Config& config) {
   return names;
 }
 
-/// Each combination that the rules allow on these ranks.
-std::vector<Config> combinations(const Config& config) {
+/// Where states are and of which type, from the file's own on: what is tried only if nothing before it fits.
+std::vector<OptimizerConfig> resorts(const Config& config, bool has_disk) {
+  std::vector<OptimizerConfig> all = {config.optimizer};
+  const auto add_in_file = [&] {
+    if (!has_disk || all.back().offload != "none") return;
+    all.push_back(all.back());
+    all.back().offload = "file";
+  };
+  add_in_file();
+  if (config.optimizer.moments() != DType::f32) return all;
+  all.push_back(config.optimizer);
+  all.back().moments_dtype = "bf16";
+  add_in_file();
+  return all;
+}
+
+/// Each combination with these states that the rules allow on these ranks.
+std::vector<Config> combinations(const Config& config, const OptimizerConfig& states) {
   std::vector<Config> all;
-  std::vector<std::string> types = {config.optimizer.moments_dtype};
-  if (config.optimizer.moments() == DType::f32) types.emplace_back("bf16");
-  for (const std::string& type : types) {
-    for (const std::string& share : shares(config)) {
-      for (const RecomputeConfig& recompute : recomputations(config)) {
-        for (const std::int64_t chunks : head_chunks(config)) {
-          for (const std::int64_t size : micro_batches(config)) {
-            Config one = config;
-            one.optimizer.moments_dtype = type;
-            one.optimizer.share = share;
-            one.recompute = recompute;
-            one.model.head_chunks = chunks;
-            one.train.micro_batch_size = size;
-            if (check_alone(one).empty()) all.push_back(std::move(one));
-          }
+  for (const std::string& share : shares(config)) {
+    for (const RecomputeConfig& recompute : recomputations(config)) {
+      for (const std::int64_t chunks : head_chunks(config)) {
+        for (const std::int64_t size : micro_batches(config)) {
+          Config one = config;
+          one.optimizer = states;
+          one.optimizer.share = share;
+          one.recompute = recompute;
+          one.model.head_chunks = chunks;
+          one.train.micro_batch_size = size;
+          if (check_alone(one).empty()) all.push_back(std::move(one));
         }
       }
     }
@@ -172,22 +192,22 @@ Hardware hardware_here(const Config& config, const MachineSpeed& speed, int rank
   return hardware;
 }
 
-Fit fit_memory(const Config& config, const Hardware& hardware, const SearchSettings& settings, double limit) {
-  Fit fit{.limit = limit, .file = played(config, hardware, settings), .fitting = {}, .one_by_one = {}};
+Fit fit_memory(const Config& config, const Hardware& hardware, const SearchSettings& settings, double limit,
+               double disk_bytes_per_second) {
+  const auto play = [&](const Config& each) { return played(each, hardware, settings, disk_bytes_per_second); };
+  Fit fit{.limit = limit, .file = play(config), .fitting = {}, .one_by_one = {}};
   fit.least = fit.file.bytes;
-  std::string type = config.optimizer.moments_dtype;
-  for (const Config& each : combinations(config)) {
-    if (each.optimizer.moments_dtype != type) {
-      if (!fit.fitting.empty()) break;  // moments in 16 bits are other numbers
-      type = each.optimizer.moments_dtype;
-    }
-    try {
-      const FitChoice choice = played(each, hardware, settings);
-      ++fit.tried;
-      fit.least = std::min(fit.least, choice.bytes);
-      if (static_cast<double>(choice.bytes) <= limit) fit.fitting.push_back(choice);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::configuration) throw;  // refused on these ranks
+  for (const OptimizerConfig& states : resorts(config, disk_bytes_per_second > 0)) {
+    if (!fit.fitting.empty()) break;
+    for (const Config& each : combinations(config, states)) {
+      try {
+        const FitChoice choice = play(each);
+        ++fit.tried;
+        fit.least = std::min(fit.least, choice.bytes);
+        if (static_cast<double>(choice.bytes) <= limit) fit.fitting.push_back(choice);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::configuration) throw;  // refused on these ranks
+      }
     }
   }
   verify(!fit.fitting.empty(), ErrorKind::configuration,
@@ -198,7 +218,7 @@ Fit fit_memory(const Config& config, const Hardware& hardware, const SearchSetti
                    [](const FitChoice& a, const FitChoice& b) { return a.seconds < b.seconds; });
   for (const Config& each : single_changes(config, fit.fitting.front().config)) {
     try {
-      fit.one_by_one.push_back(played(each, hardware, settings));
+      fit.one_by_one.push_back(play(each));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::configuration) throw;
     }

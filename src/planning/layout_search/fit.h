@@ -28,14 +28,17 @@ struct FitChoice {
 struct Fit {
   double limit = 0;
   FitChoice file;                     ///< as it is
-  std::vector<FitChoice> fitting;     ///< the cheapest first; in 16-bit moments only if in the file's type none fits
+  std::vector<FitChoice> fitting;     ///< the cheapest first; with states in files, and then with moments in 16 bits,
+                                      ///< only if none fits without
   std::vector<FitChoice> one_by_one;  ///< each change of the first of these, alone
   std::size_t least = 0;              ///< bytes of the smallest combination
   int tried = 0;
 };
 
 /// `config` as parsed. Error(configuration) where its own layout is refused on these ranks, or nothing fits.
-Fit fit_memory(const Config& config, const Hardware& hardware, const SearchSettings& settings, double limit);
+/// `disk_bytes_per_second`: of a node's disk, which may take the optimizer's state; 0: there is none.
+Fit fit_memory(const Config& config, const Hardware& hardware, const SearchSettings& settings, double limit,
+               double disk_bytes_per_second = 0);
 
 /// As text: the file, the cheapest combination with what each change of it saves and costs, the next ones, and the
 /// options that set it.

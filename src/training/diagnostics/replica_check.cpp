@@ -137,7 +137,7 @@ void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, 
                              bool shared_out) {
   const Optimizer::State state = optimizer.state(part);
   const std::string which = shared_out ? which_elements(parameter, part) : "";
-  if (optimizer.master_copy()) {
+  if (optimizer.has_master_copy()) {
     add({&parameter, state.master, fmt::format(" (fp32 master{})", which), !shared_out});
   }
   for (const auto& [name, numbers] : state.states) {

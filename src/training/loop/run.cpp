@@ -4,8 +4,10 @@
 #include <set>
 
 #include "base/system/log.h"
+#include "base/text/byte_text.h"
 #include "base/text/text.h"
 #include "checkpoint/store/files.h"
+#include "checkpoint/store/free_space.h"
 #include "config/schema/print.h"
 #include "distributed/comm/agreement.h"
 #include "distributed/process/code_paths.h"
@@ -72,11 +74,28 @@ void write_config(Communicator& world, const Config& config) {
   on_rank_0(world, write, ErrorKind::filesystem);
 }
 
+// Room for the files of offloaded states and for a checkpoint, where both are in the run directory.
+void check_space_of_files(const Config& config, const std::vector<MemoryPlan>& stages) {
+  double files = 0;
+  for (const MemoryPlan& stage : stages) files += static_cast<double>(stage.file);
+  if (files == 0 || !config.optimizer.offload_folder.empty()) return;
+  files *= static_cast<double>(grid_shape(config).ranks()) / static_cast<double>(stages.size());
+  const auto checkpoint = static_cast<double>(free_bytes_for_checkpoint(config, stages));
+  const std::optional<std::int64_t> free = free_space(config.run.directory);
+  verify(
+      !free || static_cast<double>(*free) >= files + checkpoint, ErrorKind::filesystem,
+      "{}: the files of optimizer.offload need {}, a checkpoint {}, and {} are free; make room, or name another folder "
+      "with optimizer.offload_folder",
+      config.run.directory, format_bytes(files), format_bytes(checkpoint),
+      format_bytes(static_cast<double>(free.value_or(0))));
+}
+
 void check_checkpoint_space(Communicator& world, const Config& config, const std::vector<MemoryPlan>& stages) {
   if (config.checkpoint.never) return;
   on_rank_0(world, [&] {
     // The newest good one stays until its successor is complete.
     check_free_space(config.run.directory, free_bytes_for_checkpoint(config, stages));
+    check_space_of_files(config, stages);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "distributed/comm/agreement.h"
 #include "planning/dry_run/group_members.h"
 #include "training/step/compute.h"
+#include "training/step/offload.h"
 
 namespace megatron {
 
@@ -65,6 +66,7 @@ ResolvedRun agree_on_run(Config config, Communicator& world, std::vector<std::st
   });
   require_same_data(world, *datasets);
   agree(world, [&] {
+    require_offload(config.optimizer, on_host_memory(config.run));
     const DataFacts facts = datasets->facts();
     resolve(config, world.size(), &facts, &warnings);
     describe_groups(config);  // refuses those of no parameter

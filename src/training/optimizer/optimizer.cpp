@@ -17,13 +17,15 @@ Tensor in(Tensor flat, const FlatRange& range) {
 Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
                                       const ParameterGroups& groups) {
   Division division;
+  division.offloaded_from = find_offloaded_from(store, owned, groups.optimizer());
   const auto add = [&](std::int64_t first, std::int64_t end, const ParameterUpdate& how) {
     if (first == end) return;
+    const bool offloaded = first >= division.offloaded_from;
     auto& rules = division.rules;
     auto memory = std::find_if(rules.begin(), rules.end(), [&](const RuleMemory& one) {
-      return one.rule == how.rule && one.names == how.states();
+      return one.rule == how.rule && one.names == how.states() && one.offloaded == offloaded;
     });
-    if (memory == rules.end()) memory = rules.insert(memory, {how.rule, how.states()});
+    if (memory == rules.end()) memory = rules.insert(memory, {how.rule, how.states(), offloaded});
     division.sections.push_back(
         {{first, end - first}, static_cast<std::size_t>(memory - rules.begin()), memory->elements});
     memory->elements += end - first;
@@ -35,7 +37,7 @@ Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::ve
     for (const Parameter& parameter : store.all()) {
       for (const FlatRange& part : ParameterStore::parts_in(parameter, {range})) {
         const ParameterUpdate its = groups.of(parameter);
-        if (its.rule == how.rule && its.states() == how.states()) continue;
+        if (its.rule == how.rule && its.states() == how.states() && part.first != division.offloaded_from) continue;
         add(first, part.first, how);
         first = part.first;
         how = its;
@@ -46,22 +48,32 @@ Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::ve
   return division;
 }
 
-std::size_t Optimizer::bytes_of(const ParameterStore& store, const Division& division, DType states) {
+std::size_t Optimizer::bytes_of(const ParameterStore& store, const Division& division, DType states, bool offloaded) {
   const std::size_t master = store.values().dtype() == DType::f32 ? 0 : sizeof(float);
   std::size_t bytes = 0;
   for (const RuleMemory& memory : division.rules) {
+    if (memory.offloaded != offloaded) continue;
     bytes += (memory.names.size() * size_of(states) + master) * static_cast<std::size_t>(memory.elements);
   }
   return bytes;
 }
 
 std::size_t Optimizer::state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups) {
-  return bytes_of(store, divide(store, store.owned_by(shard), groups), groups.state_type());
+  return bytes_of(store, divide(store, store.owned_by(shard), groups), groups.state_type(), false);
+}
+
+std::size_t Optimizer::offloaded_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups) {
+  return bytes_of(store, divide(store, store.owned_by(shard), groups), groups.state_type(), true);
 }
 
 Optimizer::Optimizer(const ParameterStore& store, ParameterGroups groups, Device& device, Ops& ops,
-                     ParameterAllGather* gathers, Arena* scratch)
-    : store_(store), groups_(std::move(groups)), ops_(ops), gathers_(gathers), scratch_(scratch) {
+                     ParameterAllGather* gathers, Arena* scratch, std::unique_ptr<OffloadedMemory> offloaded)
+    : store_(store),
+      groups_(std::move(groups)),
+      ops_(ops),
+      gathers_(gathers),
+      scratch_(scratch),
+      offloaded_(std::move(offloaded)) {
   internal_check(gathers != nullptr || !store.sharded(), "an optimizer of shards needs gathers");
   owned_ = store.owned_by(gathers != nullptr ? gathers->shard() : Shard{});
   division_ = divide(store, owned_, groups_);
@@ -91,7 +103,8 @@ void Optimizer::list_parts() {
         const ParameterUpdate how = groups_.of(parameter);
         const MatrixUpdate* const rule = how.rule->update_matrix;
         const Parameter* const matrix = rule != nullptr ? &parameter : nullptr;
-        if (parts.empty() || !(parts.back().how == how) || parts.back().matrix.parameter != matrix) {
+        if (parts.empty() || !(parts.back().how == how) || parts.back().matrix.parameter != matrix ||
+            is_offloaded(part) != is_offloaded(parts.back().range)) {
           parts.push_back({part, how, {matrix, rule}});
         }
         parts.back().range.count = part.end() - parts.back().range.first;
@@ -103,23 +116,37 @@ void Optimizer::list_parts() {
 
 // The master comes first: after an odd number of bf16 states it would not be aligned.
 void Optimizer::allocate(Device& device) {
-  memory_ = Buffer(device, bytes_of(store_, division_, groups_.state_type()));
-  std::size_t taken = 0;
-  const auto take = [&](std::int64_t elements, DType type) {
-    const Tensor tensor = memory_.tensor({elements}, type, taken);
-    ops_.fill(tensor, 0);
+  const DType type = groups_.state_type();
+  memory_ = Buffer(device, bytes_of(store_, division_, type, false));
+  internal_check(offloaded_bytes() == bytes_of(store_, division_, type, true),
+                 "memory of another size for what is "
+                 "offloaded",
+                 offloaded_bytes());
+  std::size_t taken = 0, taken_offloaded = 0;
+  const auto take = [&](std::int64_t elements, DType of, bool offloaded) {
+    if (offloaded) {
+      const Tensor tensor(offloaded_->data() + taken_offloaded, {elements}, of);  // zeros
+      taken_offloaded += tensor.bytes();
+      return tensor;
+    }
+    const Tensor tensor = memory_.tensor({elements}, of, taken);
+    if (elements > 0) ops_.fill(tensor, 0);
     taken += tensor.bytes();
     return tensor;
   };
-  std::int64_t elements = 0;
+  std::int64_t elements = 0, kept = 0;
   for (const FlatRange& range : owned_) {
     positions_.push_back(elements);
     elements += range.count;
+    kept += std::clamp(division_.offloaded_from - range.first, std::int64_t{0}, range.count);
   }
-  if (has_master_copy()) master_copy_ = take(elements, DType::f32);
+  if (has_master_copy()) {
+    kept_masters_ = take(kept, DType::f32, false);
+    if (kept < elements) offloaded_masters_ = take(elements - kept, DType::f32, true);
+  }
   for (RuleMemory& memory : division_.rules) {
     for (std::size_t i = 0; i < memory.names.size(); ++i) {
-      memory.states[i] = take(memory.elements, groups_.state_type());
+      memory.states[i] = take(memory.elements, type, memory.offloaded);
     }
   }
 }
@@ -131,7 +158,9 @@ Tensor Optimizer::master(const FlatRange& range) const {
                  range.first, range.count);
   if (!has_master_copy()) return store_.values_of(range);
   const std::int64_t position = positions_[static_cast<std::size_t>(owner - owned_.begin())];
-  return in(master_copy_, {position + range.first - owner->first, range.count});
+  const FlatRange place{position + range.first - owner->first, range.count};
+  if (!is_offloaded(range)) return in(kept_masters_, place);
+  return in(offloaded_masters_, {place.first - kept_masters_.elements(), place.count});
 }
 
 const Optimizer::Section& Optimizer::section_of(const FlatRange& range) const {
@@ -180,9 +209,14 @@ void Optimizer::initialize(std::uint64_t seed) {
       for (const FlatRange& range : owned_) {
         const std::int64_t first = std::max(range.first, bucket.first), end = std::min(range.end(), bucket.end());
         if (first >= end) continue;
-        const Tensor own = numbers.slice(0, first - bucket.first, end - first);
-        if (has_master_copy()) ops_.copy(own, master({first, end - first}));
-        ops_.copy(own, store_.values_of({first, end - first}));
+        const FlatRange own{first, end - first};
+        const auto numbers_of = [&](const FlatRange& part) {
+          return numbers.slice(0, part.first - bucket.first, part.count);
+        };
+        if (has_master_copy()) {
+          by_masters(own, [&](const FlatRange& part) { ops_.copy(numbers_of(part), master(part)); });
+        }
+        ops_.copy(numbers_of(own), store_.values_of(own));
       }
       if (!store_.divides_weights_of(bucket)) ops_.copy(numbers, store_.read_values(bucket));
     }
@@ -190,17 +224,20 @@ void Optimizer::initialize(std::uint64_t seed) {
     store_.draw_initial(ops_, seed, store_.values());
   }
   ops_.fill(store_.gradients(), 0);
+  rest();
 }
 
-// The owned range's values are the rounded master's, here and soon on all copies.
+// The owned range's values, which are set here, are soon those of all copies.
 void Optimizer::publish(std::size_t index) {
-  const FlatRange& range = owned_[index];
-  if (has_master_copy() && range.count > 0) ops_.copy(master(range), store_.values_of(range));
   if (store_.sharded()) gathers_->start(index);
 }
 
 void Optimizer::set_values_from_master() {
-  for (std::size_t i = 0; i < owned_.size(); ++i) publish(i);
+  for (std::size_t i = 0; i < owned_.size(); ++i) {
+    set_values(owned_[i]);
+    publish(i);
+  }
+  rest();
   wait_for_values();
 }
 
@@ -217,7 +254,10 @@ void Optimizer::add_squares_of_copies(Tensor total) {
 }
 
 void Optimizer::add_counted_squares_of_masters(CopyGroup group, Tensor total) {
-  for (const FlatRange& range : in_norm(group)) ops_.square_sum({.x = master(range), .total = total});
+  for (const FlatRange& range : in_norm(group)) {
+    by_masters(range, [&](const FlatRange& part) { ops_.square_sum({.x = master(part), .total = total}); });
+  }
+  rest();
 }
 
 void Optimizer::wait_for_values() {
@@ -234,8 +274,12 @@ void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor,
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     for (const Part& part : parts_[i]) update_part(part, settings, factor, skip);
     for (const Matrices& matrices : matrices_[i]) update_matrices(matrices, settings, factor, skip);
+    // Values of what is offloaded were set while its masters were in use.
+    const FlatRange& range = owned_[i];
+    set_values({range.first, std::clamp(division_.offloaded_from - range.first, std::int64_t{0}, range.count)});
     publish(i);
   }
+  rest();
 }
 
 void Optimizer::update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
@@ -243,9 +287,11 @@ void Optimizer::update_part(const Part& part, const UpdateSettings& settings, Co
   for (std::int64_t first = 0; first < part.range.count; first += most) {
     const FlatRange chunk{part.range.first + first, std::min(most, part.range.count - first)};
     UpdateArgs args = update_of(part, chunk, settings, factor, skip);
+    use(chunk, args.value, args.states);
     args.states = widened(args.states);
     part.how.rule->update(ops_, part.how.settings->optimizer, args);
     round(part, chunk, args.states);
+    if (is_offloaded(chunk)) set_values(chunk);
     if (gathers_ != nullptr) gathers_->progress();
   }
 }

@@ -3,11 +3,15 @@
 // (update_step.h). Knows parameters; must not know models or losses.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "distributed/parallel/parameter.h"
 #include "distributed/parallel/parameter_all_gather.h"
+#include "training/optimizer/offloaded_memory.h"
 #include "training/optimizer/parameter_groups.h"
 #include "training/optimizer/whole_matrix.h"
 
@@ -28,13 +32,16 @@ struct UpdateSettings {
 /// is over the parts of these ranges whose rule has it. After an update values = the master, rounded; with shards their
 /// gathers are on their way. States in bf16 are widened for an update, chunk by chunk, and rounded stochastically after
 /// it: by draws for (seed, number of the update, state, parameter, element), the same on every layout.
+/// With optimizer.offload the states and masters of the last owned parameters, optimizer.offload_fraction of them at
+/// least, are in another memory. Updates have the same bits; only the sum of the masters' squares is rounded otherwise.
 class Optimizer {
  public:
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. A rule
-  /// that needs whole matrices needs gathers and `scratch`, for the time of an update; bf16 states need scratch. All
-  /// own state is 0: initialize(), or read it.
+  /// that needs whole matrices needs gathers and `scratch`, for the time of an update; bf16 states need scratch;
+  /// offloaded ones `offloaded`, of offloaded_bytes(). All own state is 0: initialize(), or read it.
   Optimizer(const ParameterStore& store, ParameterGroups groups, Device& device, Ops& ops,
-            ParameterAllGather* gathers = nullptr, Arena* scratch = nullptr);
+            ParameterAllGather* gathers = nullptr, Arena* scratch = nullptr,
+            std::unique_ptr<OffloadedMemory> offloaded = nullptr);
 
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
   /// precision, but for the rounding of 16-bit values. Gradients become 0. The seed is also that of the draws by which
@@ -70,23 +77,26 @@ class Optimizer {
   };
   State state(const FlatRange& range) const;
   /// The whole memory of each rule's states: all ranges of the rule one after the other. A name that two rules
-  /// have occurs twice.
+  /// have occurs twice, and so does one of states that are offloaded in part.
   std::vector<NamedState> all_states() const;
-  /// The whole master copy, of all ranges; absent where f32 values are the master.
-  Tensor master_copy() const { return master_copy_; }
-  std::size_t state_bytes() const { return memory_.bytes(); }
+  /// Whether the master is a copy of its own, and not the f32 values.
+  bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
+  std::size_t state_bytes() const { return memory_.bytes(); }  ///< without those that are offloaded
+  std::size_t offloaded_bytes() const { return offloaded_ != nullptr ? offloaded_->bytes() : 0; }
   double clip_norm() const { return groups_.optimizer().clip_grad_norm; }
   bool sharded() const { return store_.sharded(); }
 
-  /// Bytes of optimizer state of a rank, for a store that is allocated (or planned).
+  /// Bytes of optimizer state of a rank, for a store that is allocated (or planned): on its device, and offloaded.
   static std::size_t state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups);
+  static std::size_t offloaded_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups);
 
  private:
   /// Memory of a rule's states: each has one number per element of the rule's sections. A rule that keeps other states
-  /// with other settings has several.
+  /// with other settings has several, and one whose states are offloaded in part has two.
   struct RuleMemory {
     const UpdateRule* rule;
     Names names;
+    bool offloaded = false;
     std::int64_t elements = 0;
     StateTensors states{};
   };
@@ -96,11 +106,12 @@ class Optimizer {
     std::size_t memory;  ///< index of its states'
     std::int64_t first;  ///< its place in each of these states
   };
-  /// The owned ranges, cut where the rule or its states change, and the number of elements of each; nothing is
-  /// allocated yet.
+  /// The owned ranges, cut where the rule or its states change and where offloading begins, and the number of elements
+  /// of each; nothing is allocated yet.
   struct Division {
     std::vector<Section> sections;
     std::vector<RuleMemory> rules;
+    std::int64_t offloaded_from;  ///< element of the store, a parameter's or an owned range's first
   };
   /// The part of one parameter in a Part, and the random sites of its states.
   struct Piece {
@@ -122,13 +133,24 @@ class Optimizer {
   };
 
   std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
-  bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
+  static std::int64_t find_offloaded_from(const ParameterStore& store, const std::vector<FlatRange>& owned,
+                                          const OptimizerConfig& config);
   static Division divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
                          const ParameterGroups& groups);
-  static std::size_t bytes_of(const ParameterStore& store, const Division& division, DType states);
+  static std::size_t bytes_of(const ParameterStore& store, const Division& division, DType states, bool offloaded);
   void list_parts();
   void list_matrices();
   void allocate(Device& device);
+  bool is_offloaded(const FlatRange& range) const { return range.first >= division_.offloaded_from; }
+  /// Elements of a range whose state lies in one memory that may be in use at a time.
+  std::int64_t most_at_a_time(const FlatRange& range) const;
+  /// Tells the memory of what is offloaded that these numbers of a range are used next. Absent ones are not.
+  void use(const FlatRange& range, const Tensor& value, const StateTensors& states) const;
+  void rest() const;  ///< none of them are
+  /// Calls `work` for the parts of an owned range, or of the neighbours of one, whose masters lie together and may be
+  /// used together; those of the offloaded ones are in use.
+  void by_masters(const FlatRange& range, const std::function<void(const FlatRange&)>& work) const;
+  void set_values(const FlatRange& range);
   Tensor master(const FlatRange& range) const;
   Tensor gradients_of(const FlatRange& range) const { return store_.gradients_of(range); }
   const Section& section_of(const FlatRange& range) const;
@@ -138,7 +160,9 @@ class Optimizer {
   bool rounds_states() const { return groups_.state_type() != DType::f32; }
   static Piece piece_of(const Parameter& parameter, const FlatRange& range, const Names& states);
   void size_chunks();
-  std::int64_t chunk_of(const Part& part) const { return rounds_states() ? chunk_elements_ : part.range.count; }
+  std::int64_t chunk_of(const Part& part) const {
+    return std::min(rounds_states() ? chunk_elements_ : part.range.count, most_at_a_time(part.range));
+  }
   void update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void direct(const Part& part, ConstTensor gradient, const UpdateSettings& settings, ConstTensor factor,
               ConstTensor skip);
@@ -169,7 +193,8 @@ class Optimizer {
   std::vector<FlatRange> experts_in_norm_;
   std::vector<FlatRange> copies_;  // counted by another tensor rank, in gradients that both computed
   Buffer memory_;
-  Tensor master_copy_;
+  std::unique_ptr<OffloadedMemory> offloaded_;  // null: nothing is
+  Tensor kept_masters_, offloaded_masters_;     // the parts of the master copy
   std::int64_t updates_ = 0;
 };
 

@@ -49,6 +49,7 @@ void Optimizer::direct(const Part& part, ConstTensor gradient, const UpdateSetti
     const FlatRange chunk{part.range.first + first, std::min(most, part.range.count - first)};
     UpdateArgs args = update_of(part, chunk, settings, factor, skip);
     args.gradient = gradient.slice(0, first, chunk.count);
+    use(chunk, {}, args.states);
     args.states = widened(args.states);
     part.matrix.rule->direct(ops_, *scratch_, part.how.settings->optimizer, args, gradients_of(chunk));
     round(part, chunk, args.states);
@@ -77,8 +78,14 @@ void Optimizer::update_matrices(const Matrices& matrices, const UpdateSettings& 
   make_whole(ops_, gathers_->grid().tensor(), *scratch_, matrices.whole);
   first = 0;
   for (const Part& part : matrices.parts) {
-    const UpdateArgs args = update_of(part, part.range, settings, factor, skip);
-    part.matrix.rule->apply(ops_, *scratch_, part.how.settings->optimizer, args, part.matrix.parameter->global_shape);
+    const std::int64_t most = most_at_a_time(part.range);
+    for (std::int64_t begin = 0; begin < part.range.count; begin += most) {
+      const FlatRange chunk{part.range.first + begin, std::min(most, part.range.count - begin)};
+      const UpdateArgs args = update_of(part, chunk, settings, factor, skip);
+      use(chunk, args.value, {});
+      part.matrix.rule->apply(ops_, *scratch_, part.how.settings->optimizer, args, part.matrix.parameter->global_shape);
+      if (is_offloaded(chunk)) set_values(chunk);
+    }
     ops_.copy(kept.slice(0, first, part.range.count), gradients_of(part.range));
     first += part.range.count;
     gathers_->progress();

@@ -91,17 +91,19 @@ MemoryUse fullest_of(const PlayedReplica& played, const MemoryUse& own) {
   const ParameterGroups groups(played.config);
   const GridShape& shape = played.job.grid.shape();
   const bool saves = saves_in_background(played.config);
-  std::size_t states = 0, snapshot = 0;
+  std::size_t states = 0, offloaded = 0, snapshot = 0;
   GridCoordinates copy = played.job.grid.at();
   for (copy.data = 0; store.sharded() && copy.data < shape.data; ++copy.data) {
     for (copy.context = 0; copy.context < shape.context; ++copy.context) {
       states = std::max(states, Optimizer::state_bytes(store, shard_at(copy, shape), groups));
+      offloaded = std::max(offloaded, Optimizer::offloaded_bytes(store, shard_at(copy, shape), groups));
       if (saves) snapshot = std::max(snapshot, saved_bytes(store, groups, copy, shape));
     }
   }
   MemoryUse fullest = own;
   if (!store.sharded()) return fullest;
   fullest.optimizer += states - played.replica.optimizer().state_bytes();
+  fullest.add_offloaded(offloaded - played.replica.optimizer().offloaded_bytes(), played.config.optimizer);
   if (saves) {
     fullest.add_snapshot(snapshot - saved_bytes(store, groups, played.job.grid.at(), shape),
                          played.job.transport == TransportKind::host);

@@ -25,15 +25,28 @@ struct MemoryUse {
                                   ///< and results of evaluations
   std::size_t snapshot = 0;       ///< copies that checkpoints are written from in the background (checkpoint.async)
   std::size_t trace = 0;          ///< events of the steps that are traced (run.trace_steps)
-  std::size_t host = 0;           ///< staging of communication, snapshot and trace, where the rest is a device's
+  std::size_t host = 0;           ///< staging of communication, snapshot and trace, where the rest is a device's, and
+                                  ///< offloaded states
+  std::size_t host_states = 0;    ///< in `host`: the optimizer's state that is offloaded there
+  std::size_t file = 0;           ///< the optimizer's state in a file, whose pages leave memory
 
-  /// Without `host`.
+  /// Without `host` and `file`.
   std::size_t total() const {
     return weights + gradients + optimizer + activations + communication + scratch + kernels + batch + snapshot + trace;
   }
   /// Adds what is always the host's memory.
   void add_snapshot(std::size_t bytes, bool on_host_memory) { (on_host_memory ? snapshot : host) += bytes; }
   void add_trace(std::size_t bytes, bool on_host_memory) { (on_host_memory ? trace : host) += bytes; }
+  /// Adds the optimizer's state that is not in `optimizer`.
+  void add_offloaded(std::size_t bytes, const OptimizerConfig& config) {
+    if (config.offload == "file") {
+      file += bytes;
+    } else {
+      host += bytes;
+      host_states += bytes;
+    }
+  }
+  std::size_t offloaded() const { return host_states + file; }  ///< states that are not in `optimizer`
   bool operator==(const MemoryUse&) const = default;
 };
 

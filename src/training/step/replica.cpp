@@ -6,10 +6,12 @@
 
 #include "config/rules/exchange_rules.h"
 #include "config/schema/run_schedule.h"
+#include "distributed/comm/agreement.h"
 #include "distributed/comm/meanings.h"
 #include "training/optimizer/whole_matrix.h"
 #include "training/step/grid.h"
 #include "training/step/loss_counts.h"
+#include "training/step/offload.h"
 #include "training/step/saved_layout.h"
 
 namespace megatron {
@@ -76,6 +78,17 @@ std::optional<RouteTally> allocate_routes(Arena& scratch, const ModelConfig& mod
       .least_gap = scratch.allocate("least router gap", {1}, DType::f64)};
 }
 
+// A rank whose disk or host has no room must not leave the others waiting for it.
+std::unique_ptr<OffloadedMemory> offload(const Config& config, const ProcessGrid& grid, Device& device,
+                                         std::size_t bytes, bool counting) {
+  require_offload(config.optimizer, device.is_host_memory());
+  if (counting) return count_offloaded_memory(device, bytes);
+  std::unique_ptr<OffloadedMemory> memory;
+  if (config.optimizer.offload == "none") return memory;
+  agree(grid.world(), [&] { memory = make_offloaded_memory(config, device, bytes); });
+  return memory;
+}
+
 }  // namespace
 
 Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family)
@@ -114,8 +127,9 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   gradient_reducer_ = std::make_unique<GradientReducer>(grid, store_);
   if (store_.divides_gradients()) gradient_ring_ = std::make_unique<GradientRing>(grid, store_);
   gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
-  optimizer_ =
-      std::make_unique<Optimizer>(store_, ParameterGroups(config), device, *backend.ops, gathers_.get(), &scratch_);
+  const std::size_t offloaded = Optimizer::offloaded_bytes(store_, gathers_->shard(), ParameterGroups(config));
+  optimizer_ = std::make_unique<Optimizer>(store_, ParameterGroups(config), device, *backend.ops, gathers_.get(),
+                                           &scratch_, offload(config, grid, device, offloaded, !plan_.has_value()));
   optimizer_->initialize(config.train.seed);
   update_step_ =
       std::make_unique<UpdateStep>(*optimizer_, grid, terms_.size(), device, *backend.ops, route_counts(config.model));
@@ -154,6 +168,7 @@ MemoryUse Replica::used() const {
                  .communication = ExecutorMemory::sum(passes.gradient_buffers),
                  .scratch = scratch_.high_water(),
                  .kernels = backend_.ops->workspace_bytes()};
+  used.add_offloaded(optimizer_->offloaded_bytes(), config_.optimizer);
   std::size_t& staging = backend_.device->is_host_memory() ? used.communication : used.host;
   for (const Communicator* group : grid_.groups()) staging += group->staging_bytes();
   return used;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cpu/cpu_device.h"
+#include "base/system/mapped_file.h"
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
 #include "checkpoint/store/checkpoint.h"
@@ -103,6 +104,31 @@ TEST_CASE("machine plan: what a checkpoint needs is what the start asks for") {
   CHECK(planned.on(machine, 1).warnings.empty());
   machine.free_disk = room;
   CHECK(planned.on(machine, 1).obstacles.empty());
+}
+
+TEST_CASE("machine plan: files of states need room, and a disk") {
+  const TemporaryFolder folder;
+  Planned planned(2);
+  planned.config.optimizer.offload = "file";
+  planned.config.optimizer.offload_folder = folder.path();
+  const std::size_t needed = planned.stages[0].total();
+  planned.stages = plan_stages(planned.config, grid_shape(planned.config));
+  CHECK(planned.stages[0].total() + planned.stages[0].file == needed);
+  const MachinePlan plan = planned.on(small_machine(), 2);
+  CHECK_THAT(plan.text, Contains("offload   files of 835 KiB in " + folder.path()));
+  CHECK(plan.obstacles.empty());
+  planned.stages[0].file = std::size_t{1} << 60;
+  const MachinePlan large = planned.on(small_machine(), 2);
+  REQUIRE(large.obstacles.size() == 1);
+  CHECK_THAT(large.obstacles[0],
+             Contains("the optimizer's state needs ") && Contains(" in " + folder.path() + ", and "));
+  CHECK(storage_that_is_no_local_disk("/proc") == "");
+  if (storage_that_is_no_local_disk("/dev/shm") != "tmpfs") return;
+  planned.config.optimizer.offload_folder = "/dev/shm";
+  planned.stages[0].file = 1;
+  const MachinePlan in_memory = planned.on(small_machine(), 2);
+  REQUIRE(in_memory.warnings.size() == 1);
+  CHECK_THAT(in_memory.warnings[0], Contains("\"/dev/shm\" is on tmpfs, which is memory: name a folder"));
 }
 
 TEST_CASE("machine plan: checkpoints that are kept and do not fit are a warning") {

@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "base/text/byte_text.h"
 #include "config/rules/resolve.h"
 #include "planning/dry_run/recompute_table.h"
 #include "support/catch.h"
@@ -119,6 +120,28 @@ TEST_CASE("plan text: memory is 4 bytes per weight and gradient, 8 of moments") 
   Config half = planned_run();
   half.precision.compute = "bf16";  // 2 bytes of value, 4 of gradient, 12 of master and moments
   CHECK_THAT(memory_of(plan_of(half, 1), 0), StartsWith("104 KiB 209 KiB 626 KiB "));
+}
+
+TEST_CASE("plan text: offloaded states have a line of their own") {
+  CHECK(line(plan_of(planned_run(), 1), "offload") == "");
+  Config config = planned_run();
+  config.optimizer.offload = "file";
+  config.optimizer.offload_folder = "/somewhere";
+  const MemoryPlan whole = plan_stages(resolved(config, 1), {}).at(0);
+  CHECK(whole.file == 2 * whole.weights);
+  const std::string plan = plan_of(config, 1);
+  CHECK(line(plan, "offload") ==
+        fmt::format(
+            "at most {} of the optimizer's state per rank in a file in /somewhere, of which each update reads and "
+            "writes all",
+            format_bytes(static_cast<double>(whole.file))));
+  CHECK_THAT(memory_of(plan, 0), StartsWith("209 KiB 209 KiB ") && Contains(" B "));
+  CHECK_THAT(memory_of(plan, 0), !Contains("418 KiB"));
+  config.optimizer.offload = "host";
+  config.optimizer.offload_folder = "";
+  config.run.device = "cuda";
+  CHECK_THAT(line(plan_of(config, 1), "offload"),
+             EndsWith("in the host's memory, which each update reads and writes there"));
 }
 
 TEST_CASE("plan text: parameters by stage, a tied table on the first and the last") {

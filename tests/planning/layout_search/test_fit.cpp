@@ -89,6 +89,31 @@ TEST_CASE("fit: moments in 16 bits if nothing else fits, and nothing at all") {
                     Contains("nothing fits into 97.7 KiB per rank") && Contains("the smallest needs"));
 }
 
+TEST_CASE("fit: states in files before other numbers, at the price of the disk") {
+  Config file = small_run();
+  file.train.micro_batch_size = 1;
+  double smallest = bytes_of(file);
+  for (const FitChoice& each : fit_memory(file, machine(), kTwoRanks, 1e12).fitting) {
+    smallest = std::min(smallest, static_cast<double>(each.bytes));
+  }
+  constexpr double kDisk = 1e6;
+  const Fit fit = fit_memory(file, machine(), kTwoRanks, smallest - 1, kDisk);
+  REQUIRE(!fit.fitting.empty());
+  for (const FitChoice& choice : fit.fitting) {
+    CHECK(choice.config.optimizer.offload == "file");
+    CHECK(choice.config.optimizer.moments_dtype == "fp32");
+    const PlannedLayout alone = plan_layout(choice.config, machine(), kTwoRanks);
+    const double written = static_cast<double>(alone.recorded.played.at(0).memory.file) * 2;
+    CHECK(written > 0);
+    CHECK(choice.seconds == Approx(alone.time.seconds + 2 * written / kDisk));
+  }
+  CHECK_THAT(describe_fit(fit), Contains("--set 'optimizer.offload=\"file\"'"));
+  // Where they fit without, none is tried.
+  for (const FitChoice& choice : fit_memory(file, machine(), kTwoRanks, smallest, kDisk).fitting) {
+    CHECK(choice.config.optimizer.offload == "none");
+  }
+}
+
 TEST_CASE("fit: the text names the price of each change and the options") {
   const Config file = small_run();
   const std::string text = describe_fit(fit_memory(file, machine(), kTwoRanks, 0.45 * bytes_of(file)));

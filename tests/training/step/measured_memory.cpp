@@ -79,6 +79,7 @@ std::vector<RankMemory> measure_memory(const Layout& layout) {
     internal_check(replica.scratch_high_water() == memory.scratch, "evaluation took more scratch than training");
     memory.weights = replica.store().values().bytes() + replica.store().constant_bytes();
     memory.gradients = replica.store().gradients().bytes();
+    memory.file = replica.optimizer().offloaded_bytes();
     memory.optimizer =
         replica.optimizer().state_bytes() +
         UpdateStep::bytes(family_of(config.model).loss_terms(config).size(),

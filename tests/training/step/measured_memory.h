@@ -11,6 +11,7 @@ namespace megatron::test {
 struct RankMemory {
   MemoryPlan plan;
   std::size_t weights = 0, gradients = 0, optimizer = 0, scratch = 0, kernels = 0, device = 0;
+  std::size_t file = 0;
   ExecutorMemory passes;
   int blocks_before = 0, blocks_after = 0;
   std::size_t batch = 0;    // with an evaluation task's results; only where there are tasks

@@ -33,6 +33,7 @@ struct Layout {
   const char* moments = "fp32";
   int context = 1;
   const char* exchange = "auto";
+  double in_file = 0;  ///< fraction of the optimizer's state there
 };
 
 /// Experts in every layer that drop no tokens.
@@ -85,6 +86,10 @@ inline Config config_of(const Layout& layout) {
   config.optimizer.momentum = layout.momentum;
   config.optimizer_groups = layout.groups;
   config.optimizer.moments_dtype = layout.moments;
+  if (layout.in_file > 0) {
+    config.optimizer.offload = "file";
+    config.optimizer.offload_fraction = layout.in_file;
+  }
   config.precision.compute = layout.compute;
   config.run.threads = layout.threads;
   config.model.hidden_dropout = config.model.attention_dropout = layout.dropout;

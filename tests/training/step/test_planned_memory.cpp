@@ -47,6 +47,39 @@ TEST_CASE("planned memory: data ranks differ in states and snapshots alone") {
   }
 }
 
+TEST_CASE("planned memory: offloaded states are not in the total") {
+  Config config = config_of({.data = 3, .share = "state", .optimizer = "muon", .compute = "bf16"});
+  config.train.global_batch_size = 6;
+  for (const double fraction : {1.0, 0.5}) {
+    CAPTURE(fraction);
+    Config offloaded = config;
+    offloaded.optimizer.offload = "file";
+    offloaded.optimizer.offload_fraction = fraction;
+    std::size_t most = 0;
+    for (int data = 0; data < 3; ++data) {
+      const MemoryPlan plain = plan_memory(config, grid_shape(config), {.data = data}),
+                       plan = plan_memory(offloaded, grid_shape(config), {.data = data});
+      CHECK(plan.file + plan.optimizer == plain.optimizer);
+      CHECK(static_cast<double>(plan.file) >= 0.9 * fraction * static_cast<double>(plain.optimizer));
+      CHECK(plan.total() + plan.file == plain.total());
+      CHECK((plan.host == 0 && plan.host_states == 0 && plain.file == 0));
+      CHECK(plan.updated_states == plain.updated_states);
+      most = std::max(most, plan.file);
+    }
+    CHECK(plan_memory(offloaded, grid_shape(config), {}).fullest.file == most);
+  }
+  // A GPU's are in the host's memory.
+  config.optimizer.offload = "host";
+  const MemoryPlan plan = plan_memory(config, grid_shape(config), {}, TransportKind::staged);
+  CHECK(plan.host_states > 0);
+  CHECK(plan.host > plan.host_states);
+  CHECK(plan.file == 0);
+  CHECK_THROWS_WITH(plan_memory(config, grid_shape(config), {}), Contains("take optimizer.offload = \"file\""));
+  config.optimizer.offload = "file";
+  CHECK_THROWS_WITH(plan_memory(config, grid_shape(config), {}, TransportKind::staged),
+                    Contains("take optimizer.offload = \"host\""));
+}
+
 TEST_CASE("planned memory: another copy than the first may save most") {
   Config config = config_of({.data = 3, .share = "state", .optimizer = "muon"});
   config.train.global_batch_size = 6;

@@ -306,7 +306,11 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
              .variant = with_head_chunks},
       split_every_way(with_head_chunks, ""), split_every_way(bert_with_head_chunks, ""),
       Layout{.micro_batch = 2, .recompute = {"full"}, .compute = "fp16", .variant = bert_with_head_chunks},
-      Layout{.tensor = 2, .pipeline = 2, .schedule = "gpipe", .variant = t5_with_head_chunks});
+      Layout{.tensor = 2, .pipeline = 2, .schedule = "gpipe", .variant = t5_with_head_chunks}, Layout{.in_file = 1},
+      Layout{.pipeline = 2, .compute = "bf16", .in_file = 0.3},
+      Layout{.data = 4, .share = "state", .compute = "bf16", .moments = "bf16", .in_file = 0.6},
+      Layout{.tensor = 2, .data = 2, .share = "state", .optimizer = "muon", .compute = "bf16", .in_file = 0.5},
+      Layout{.optimizer = "sgd", .momentum = 0, .in_file = 1});
   const std::vector<RankMemory> ranks = measure_memory(layout);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(layout.tensor, layout.context, layout.exchange, layout.data, layout.pipeline, layout.micro_batch,
@@ -317,6 +321,7 @@ TEST_CASE("plan_memory is what every rank really takes, to the byte") {
     CHECK(plan.weights == memory.weights);
     CHECK(plan.gradients == memory.gradients);
     CHECK(plan.optimizer == memory.optimizer);
+    CHECK(plan.file == memory.file);
     CHECK((plan.passes == memory.passes));
     CHECK(plan.scratch == memory.scratch);
     // The batch and the staging of MPI's reductions are their owners'.

@@ -1,0 +1,26 @@
+// The memory that optimizer.offload names, for the part of the optimizer's state that is not in the device's.
+#pragma once
+
+#include <memory>
+
+#include "backend/ops/device.h"
+#include "config/schema/config.h"
+#include "training/optimizer/offloaded_memory.h"
+
+namespace megatron {
+
+/// Throws Error(configuration) where a device, which computes in the host's memory or has its own, cannot have what
+/// [optimizer] asks for.
+void require_offload(const OptimizerConfig& optimizer, bool on_host_memory);
+
+/// The folder with the files of "file": the run's own if the configuration names none, or the nearest above it that
+/// exists.
+std::string offload_folder(const Config& config);
+
+/// This number of bytes where the configuration says; null for none. Throws Error(filesystem) where a folder has no
+/// room for the file, Error(configuration) where the host has not that much memory for a device.
+std::unique_ptr<OffloadedMemory> make_offloaded_memory(const Config& config, Device& device, std::size_t bytes);
+/// The same of a counting device: addresses.
+std::unique_ptr<OffloadedMemory> count_offloaded_memory(Device& device, std::size_t bytes);
+
+}  // namespace megatron
