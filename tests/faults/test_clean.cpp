@@ -121,7 +121,7 @@ TEST_CASE("clean: what is wrong has its exit code, and nothing is written", "[fa
   write_file(folder.file("cut.gz"), "\x1f\x8b\x08");
   require_refused(run_command(clean({"merge", "--format", "jsonl", "--input", folder.file("cut.gz"), "--output", out})),
                   3, {"cut.gz: damaged after byte 0"});
-  const std::string cut_twice = folder.file("cut2.gz");  // of damaged files the first one is told, and by one rank
+  const std::string cut_twice = folder.file("cut2.gz");  // Damaged files: the first one is told, by one rank.
   write_file(cut_twice, "\x1f\x8b\x08");
   const Finished damaged = run_command(launched(
       3, clean({"merge", "--format", "jsonl", "--output", out, "--input", text, folder.file("cut.gz"), cut_twice})));
