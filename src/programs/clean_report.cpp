@@ -42,7 +42,7 @@ CleanedDocuments look_at(const std::string& folder, const nlohmann::ordered_json
   }
   TextCorpus corpus(inputs);
   Document document({{provenance.value("text_key", "text"), false}});
-  for (std::size_t file = 0; file < corpus.file_bytes().size(); ++file) {
+  for (std::size_t file = 0; file < corpus.files(); ++file) {
     const bool has_json = corpus.has_json(file);
     corpus.visit_lines({file, 0, corpus.file_bytes()[file]}, [&](std::string_view line, std::uint64_t) {
       if (has_json) {

@@ -68,8 +68,9 @@ void print_summary(const PreprocessJob& job, bool appends_eod, const std::vector
 
 /// Finds out, all ranks together, which inputs megatron_clean has made; the shards then say it.
 void set_provenance(Communicator& world, Preprocessor& preprocessor, const std::vector<InputIdentity>& inputs) {
+  LastProvenance last;
   const std::vector<TextOrigin> origins =
-      by_turns(world, inputs.size(), [&](std::size_t i) { return origin_of_text(inputs[i].path); });
+      by_turns(world, inputs.size(), [&](std::size_t i) { return origin_of_text(inputs[i].path, last); });
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (world.rank() != 0 || origins[i] != TextOrigin::changed) continue;
     print_note(
@@ -89,8 +90,7 @@ void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, s
   std::optional<Preprocessor> preprocessor;
   const auto opened = together(world, [&] {
     preprocessor.emplace(job);
-    return fmt::format("{} bytes of input, vocabulary {:016x}", preprocessor->input_bytes(),
-                       preprocessor->tokenizer().hash());
+    return fmt::format("vocabulary {:016x}", preprocessor->tokenizer().hash());
   });
   std::vector<InputIdentity> inputs;
   agree(world, [&] { inputs = preprocessor->identify_inputs(); });
@@ -98,6 +98,8 @@ void preprocess(Communicator& world, const PreprocessJob& job, bool overwrite, s
   for (const std::string& seen : opened) {
     verify(seen == opened.front(), ErrorKind::data, "the ranks see different files: {} and {}", opened.front(), seen);
   }
+  share_sizes(world, preprocessor->inputs());
+  agree(world, [&] { preprocessor->open(); });
   const bool checks_target = world.rank() == 0 && !overwrite;
   together(world, [&]() -> std::string {
     if (world.rank() != 0) return "";

@@ -21,6 +21,7 @@
 #include "base/system/crash_report.h"
 #include "base/system/launcher.h"
 #include "base/system/log.h"
+#include "base/system/memory_usage.h"
 #include "base/text/text.h"
 #include "cuda/library.h"
 #include "distributed/comm/agreement.h"
@@ -175,7 +176,7 @@ int run_with_mpi(int& argc, char**& argv, const std::function<int(MpiSession&)>&
     } catch (const Error& error) {
       return leave(error.what(), error.exit_code());
     } catch (const std::bad_alloc&) {
-      return leave("out of memory; --dry-run shows what a rank needs", static_cast<int>(ErrorKind::internal));
+      return leave(kOutOfMemory, static_cast<int>(ErrorKind::internal));
     } catch (const std::exception& error) {
       return leave(explained(error).c_str(), static_cast<int>(ErrorKind::internal));
     }

@@ -121,6 +121,13 @@ TEST_CASE("clean: what is wrong has its exit code, and nothing is written", "[fa
   write_file(folder.file("cut.gz"), "\x1f\x8b\x08");
   require_refused(run_command(clean({"merge", "--format", "jsonl", "--input", folder.file("cut.gz"), "--output", out})),
                   3, {"cut.gz: damaged after byte 0"});
+  const std::string cut_twice = folder.file("cut2.gz");  // Damaged files: the first one is told, by one rank.
+  write_file(cut_twice, "\x1f\x8b\x08");
+  const Finished damaged = run_command(launched(
+      3, clean({"merge", "--format", "jsonl", "--output", out, "--input", text, folder.file("cut.gz"), cut_twice})));
+  require_refused(damaged, 3, {folder.file("cut.gz") + ": damaged after byte 0"});
+  CHECK(damaged.err.find("damaged") == damaged.err.rfind("damaged"));
+  CHECK_FALSE(mentions(damaged.err, "rank "));
   write_file(folder.file("pages.jsonl"), "PAR1");
   require_refused(run_command(launched(2, clean({"merge", "--input", folder.file("pages.jsonl"), "--output", out}))), 3,
                   {"pages.jsonl: it is Parquet", "python3 -c", "> pages.jsonl.jsonl"});

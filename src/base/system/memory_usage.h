@@ -22,6 +22,10 @@ inline constexpr double kLeastProgramBytes = 30 << 20, kMostProgramBytes = 80 <<
 /// "30 to 80 MiB".
 std::string program_bytes();
 
+/// The error of a rank that gets none, in any program.
+inline constexpr const char* kOutOfMemory =
+    "out of memory; start fewer ranks on a node (megatron_train --dry-run shows what a rank needs)";
+
 /// Where the kernel tells: other folders are for tests.
 struct MemoryFiles {
   std::string proc = "/proc", control_groups = "/sys/fs/cgroup";

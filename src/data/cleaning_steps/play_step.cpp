@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 bool are_lists(const TextCorpus& corpus, const StepJob& job) {
   if (has_pages(job)) return false;
   std::size_t lists = 0;
-  const std::size_t files = corpus.file_bytes().size();
+  const std::size_t files = corpus.files();
   for (std::size_t i = 0; i < files; ++i) lists += corpus.has_json(i) ? 0 : 1;
   verify(lists == 0 || job.step->inputs == InputKind::documents_and_lists, ErrorKind::configuration,
          "{}: {} reads JSON lines; give files of that kind, or --format jsonl", job.inputs.front(), job.step->name);
@@ -77,15 +77,16 @@ class StepPlayer {
     std::vector<InputIdentity> files;
     agree(world_, [&] {
       verify(!job_.output.empty(), ErrorKind::configuration, "give --output FOLDER");
-      corpus_.emplace(text_inputs(job_));
+      corpus_.emplace(text_inputs(job_), TextCorpus::Sizes::told_later);
       list_ = are_lists(*corpus_, job_);
       step_ = job_.step->make(job_.keys, {job_.text_key, list_});
-      for (std::size_t i = 0; i < corpus_->file_bytes().size(); ++i) files.push_back(identify_input(corpus_->path(i)));
+      for (std::size_t i = 0; i < corpus_->files(); ++i) files.push_back(identify_input(corpus_->path(i)));
       require_other_folder();
-      step_->see_inputs(*corpus_);
-      blocks_ = cut_into_blocks(corpus_->file_bytes(), job_.block_bytes);
     });
     require_same_inputs(world_, files);
+    share_sizes(world_, *corpus_);
+    agree(world_, [&] { step_->see_inputs(*corpus_); });
+    blocks_ = cut_into_blocks(corpus_->file_bytes(), job_.block_bytes);
     describe_inputs(files);
     reader_.emplace(*corpus_, *step_, job_.examples, has_pages(job_));
     findings_ = Findings(step_->rules().size(), job_.examples);
@@ -93,7 +94,7 @@ class StepPlayer {
   }
 
   void require_other_folder() const {
-    for (std::size_t i = 0; i < corpus_->file_bytes().size(); ++i) {
+    for (std::size_t i = 0; i < corpus_->files(); ++i) {
       std::error_code ignored;
       verify(!std::filesystem::equivalent(folder_of(corpus_->path(i)), folder_name_, ignored), ErrorKind::configuration,
              "{} lies in the output folder; choose another one", corpus_->path(i));
@@ -315,9 +316,10 @@ class StepPlayer {
   Json add_earlier() {
     Json reports = Json::array();
     std::set<std::string> folders;
+    LastProvenance last;
     for (Json& input : inputs_) {
       const std::string path = input["file"], folder = folder_of(path);
-      const std::optional<Json> earlier = provenance_in(folder);
+      const std::optional<Json>& earlier = last.in(folder);
       if (!earlier) continue;
       for (const Json& output : (*earlier)["outputs"]) {
         if (folder + "/" + output.value("file", "") != path) continue;

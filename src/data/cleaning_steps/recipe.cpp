@@ -211,8 +211,8 @@ void require_outside(const std::string& input, const std::string& output) {
 std::string recipe_hash(Communicator& world, const Recipe& recipe, std::vector<std::string>& input_hashes) {
   std::vector<InputIdentity> files;
   agree(world, [&] {
-    const TextCorpus corpus(text_inputs(recipe.steps.front()));
-    for (std::size_t i = 0; i < corpus.file_bytes().size(); ++i) {
+    const TextCorpus corpus(text_inputs(recipe.steps.front()), TextCorpus::Sizes::told_later);
+    for (std::size_t i = 0; i < corpus.files(); ++i) {
       require_outside(corpus.path(i), recipe.steps.back().output);
       files.push_back(identify_input(corpus.path(i)));
     }

@@ -56,10 +56,9 @@ std::string identity_of_value(KeyKind kind, const std::string& value) {
   if (value.empty()) return value;
   if (kind == KeyKind::file) return fmt::format("{:016x}", hash_input(value));
   if (kind != KeyKind::files) return value;
-  const TextCorpus files({.paths = words_of_list(value), .format = "jsonl"});
+  const TextCorpus files({.paths = words_of_list(value), .format = "jsonl"}, TextCorpus::Sizes::told_later);
   std::string hashes;
-  for (std::size_t i = 0; i < files.file_bytes().size(); ++i)
-    hashes += fmt::format("{:016x} ", hash_input(files.path(i)));
+  for (std::size_t i = 0; i < files.files(); ++i) hashes += fmt::format("{:016x} ", hash_input(files.path(i)));
   return hashes;
 }
 

@@ -40,7 +40,7 @@ void visit_task_texts(const std::vector<std::string>& paths, const std::vector<s
   TextCorpus files({.paths = paths, .format = "jsonl"});
   const TextFinder finder(fields, take);
   Document checked(std::vector<MemberName>{});
-  for (std::size_t file = 0; file < files.file_bytes().size(); ++file) {
+  for (std::size_t file = 0; file < files.files(); ++file) {
     files.visit_lines({file, 0, files.file_bytes()[file]}, [&](std::string_view line, std::uint64_t) {
       checked.read_json(line);  // not too deep for what follows
       const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);

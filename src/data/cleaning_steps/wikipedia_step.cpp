@@ -31,7 +31,7 @@ class WikipediaStep final : public Step {
   void see_inputs(TextCorpus& corpus) override {
     constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
     constexpr std::string_view kEnd = "</siteinfo>";
-    for (std::size_t file = 0; file < corpus.file_bytes().size(); ++file) {
+    for (std::size_t file = 0; file < corpus.files(); ++file) {
       std::string head = corpus.beginning(file, kMostBytes);
       const std::size_t end = head.find(kEnd);
       verify(end != head.npos, ErrorKind::data, "{}: no <siteinfo> at its beginning: no dump of MediaWiki",

@@ -52,13 +52,17 @@ std::optional<nlohmann::ordered_json> read_json(const std::string& path) try {
   return std::nullopt;
 }
 
+bool has_text(const nlohmann::ordered_json& object, const char* name) {
+  return object.is_object() && object.contains(name) && object[name].is_string();
+}
+
 }  // namespace
 
 std::vector<std::string> files_of_result(const nlohmann::ordered_json& provenance) {
   std::vector<std::string> names;
   if (!provenance.is_object() || !provenance.contains("outputs")) return names;
   for (const auto& output : provenance["outputs"]) {
-    if (!output.is_object() || !output.contains("file") || !output["file"].is_string()) return {};
+    if (!has_text(output, "file") || !has_text(output, "hash")) return {};
     names.push_back(output["file"].get<std::string>());
     if (names.back().empty() || names.back().find('/') != std::string::npos) return {};
   }
@@ -71,8 +75,19 @@ std::string json_text(const nlohmann::ordered_json& json, int indent) {
 
 std::optional<nlohmann::ordered_json> provenance_in(const std::string& folder) {
   std::optional<nlohmann::ordered_json> json = read_json(folder + "/" + kProvenanceFile);
-  if (!json || files_of_result(*json).empty() || !json->contains("fingerprint")) return std::nullopt;
+  if (!json || files_of_result(*json).empty() || !has_text(*json, "fingerprint")) return std::nullopt;
+  for (const char* name : {"recipe", "text_key"}) {
+    if (json->contains(name) && !has_text(*json, name)) return std::nullopt;
+  }
   return json;
+}
+
+const std::optional<nlohmann::ordered_json>& LastProvenance::in(const std::string& folder) {
+  if (folder != folder_) {
+    provenance_ = provenance_in(folder);
+    folder_ = folder;
+  }
+  return provenance_;
 }
 
 std::optional<nlohmann::ordered_json> report_in(const std::string& folder) {

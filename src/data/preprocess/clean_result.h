@@ -13,9 +13,19 @@ namespace megatron {
 /// JSON as text, where names of files need not be UTF-8: U+FFFD stands for what is not.
 std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
 
-/// The provenance that lies in a folder, if it has one that can be read.
+/// The provenance that lies in a folder, if it has one that is written as ours are: its fingerprint, the text key and
+/// its outputs' names and hashes are texts.
 std::optional<nlohmann::ordered_json> provenance_in(const std::string& folder);
-/// The report of a result, likewise.
+/// The same for many files, which are asked about folder by folder: each folder's is read once.
+class LastProvenance {
+ public:
+  const std::optional<nlohmann::ordered_json>& in(const std::string& folder);
+
+ private:
+  std::string folder_;
+  std::optional<nlohmann::ordered_json> provenance_;
+};
+/// The report of a result, if it is JSON of a step.
 std::optional<nlohmann::ordered_json> report_in(const std::string& folder);
 /// The names of the files of documents in a provenance.
 std::vector<std::string> files_of_result(const nlohmann::ordered_json& provenance);

@@ -163,17 +163,19 @@ class PageReader {
   PageReader(const InputFile& file, std::uint64_t offset, std::uint64_t longest)
       : file_(file), begin_(offset), longest_(longest) {}
 
-  /// Finds the next page that begins before `limit`. One that is too long comes back empty.
+  /// Finds the next page that begins before `limit`. One that is too long comes back empty, and its end is not looked
+  /// for beyond `limit`: where many pages lack theirs, that would be a pass over the file for each of them.
   bool next(std::uint64_t limit, std::string& page, std::uint64_t& offset, bool& too_long) {
     page.clear();
     too_long = false;
-    if (!find(kPageBegin, [](std::string_view) {})) return false;
+    if (!find(kPageBegin, [](std::string_view) { return true; })) return false;
     offset = begin_ + at_;
     if (offset >= limit) return false;
     const auto take = [&](std::string_view part) {
       too_long = too_long || page.size() + part.size() > longest_;
       if (too_long) part = {}, page.clear();
       page += part;
+      return !too_long || begin_ + at_ < limit;
     };
     if (find(kPageEnd, take)) {
       take(kPageEnd);
@@ -183,7 +185,8 @@ class PageReader {
   }
 
  private:
-  /// Moves to the next such tag, or to the end of the file: then false. pass(part) is told what lies before it.
+  /// Moves to the next such tag. False at the end of the file, or where pass(part), which is told what lies before the
+  /// tag, wants no more.
   template <class Pass>
   bool find(std::string_view tag, const Pass& pass) {
     while (true) {
@@ -191,9 +194,10 @@ class PageReader {
       // A tag may be in two pieces: the last bytes are kept.
       const std::size_t kept = std::min(text_.size() - at_, tag.size() - 1);
       const std::size_t end = found < text_.size() ? found : text_.size() - kept;
-      pass(std::string_view(text_).substr(at_, end - at_));
+      const bool wanted = pass(std::string_view(text_).substr(at_, end - at_));
       at_ = end;
       if (found < text_.size()) return true;
+      if (!wanted) return false;
       if (read_more()) continue;
       pass(std::string_view(text_).substr(at_));
       at_ = text_.size();

@@ -29,7 +29,10 @@ Preprocessor::Preprocessor(PreprocessJob job)
   verify(job_.shard_bytes >= kSmallestShard && job_.shard_bytes <= kLargestShard, ErrorKind::configuration,
          "--shard-bytes: at least {}, at most {}", kSmallestShard, kLargestShard);
   job_.inputs.arrays = job_.sentences == SentenceMode::array;
-  corpus_ = std::make_unique<TextCorpus>(job_.inputs);
+  corpus_ = std::make_unique<TextCorpus>(job_.inputs, TextCorpus::Sizes::told_later);
+}
+
+void Preprocessor::open() {
   verify(input_bytes() / job_.shard_bytes < kMostBlocks, ErrorKind::configuration,
          "--shard-bytes {}: {} bytes of input would make more than {} shards; choose larger ones", job_.shard_bytes,
          input_bytes(), kMostBlocks);
@@ -44,8 +47,7 @@ std::uint64_t Preprocessor::block_bytes(std::uint64_t block) const {
 
 std::vector<InputIdentity> Preprocessor::identify_inputs() const {
   std::vector<InputIdentity> files;
-  const std::size_t count = corpus_->file_bytes().size();
-  for (std::size_t i = 0; i < count; ++i) files.push_back(identify_input(corpus_->path(i)));
+  for (std::size_t i = 0; i < corpus_->files(); ++i) files.push_back(identify_input(corpus_->path(i)));
   return files;
 }
 

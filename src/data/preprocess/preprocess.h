@@ -43,6 +43,7 @@ struct BlockSummary {
 /// The inputs are cut into blocks of --shard-bytes; a block's documents make one shard, whichever rank processes the
 /// block. So the work can be shared out by block, and the shards are the same bytes whatever the number of ranks:
 ///
+///   every rank:   open(), after inputs() has been told the sizes of the files
 ///   every rank:   process(block) for its own blocks                 -> temporary files of PREFIX-part-00000.h5 ...;
 ///                                                                      with block 0, those of the vocabulary
 ///   all together: exchange the summaries; an error anywhere         -> destroyed everywhere
@@ -54,10 +55,15 @@ struct BlockSummary {
 /// without documents make no shard; shards are numbered without gaps.
 class Preprocessor {
  public:
-  /// Opens the inputs and checks the job; writes nothing.
+  /// Finds the inputs and checks the job; writes nothing.
   explicit Preprocessor(PreprocessJob job);
   Preprocessor(const Preprocessor&) = delete;
   Preprocessor& operator=(const Preprocessor&) = delete;
+
+  /// The texts, without their sizes.
+  TextCorpus& inputs() { return *corpus_; }
+  /// Cuts the inputs into blocks. ErrorKind::configuration if there are too many.
+  void open();
 
   std::uint64_t blocks() const { return blocks_.size(); }
   std::uint64_t input_bytes() const { return corpus_->bytes(); }

@@ -93,7 +93,7 @@ void check_utf8(std::string_view text) {
 
 }  // namespace
 
-TextCorpus::TextCorpus(TextInputs inputs) : inputs_(std::move(inputs)) {
+TextCorpus::TextCorpus(TextInputs inputs, Sizes sizes) : inputs_(std::move(inputs)) {
   verify(!inputs_.paths.empty(), ErrorKind::configuration, "give at least one --input");
   std::vector<std::string> paths;
   for (const std::string& path : inputs_.paths) {
@@ -113,13 +113,25 @@ TextCorpus::TextCorpus(TextInputs inputs) : inputs_(std::move(inputs)) {
     const TextFormat format = format_of(path, inputs_);
     verify(!inputs_.arrays || format == TextFormat::json_lines, ErrorKind::configuration,
            "{}: plain text has no arrays of sentences; choose --split-sentences or --sentences lines", path);
-    const InputFile file(path, InputFile::Compressed::unpacked);
-    std::string beginning;
-    file.read(0, std::min<std::uint64_t>(4, file.bytes()), beginning);
-    const std::string advice = encoding_advice(beginning);
-    verify(advice.empty(), ErrorKind::data, "{}: {}", path, advice);
-    files_.push_back({path, format, file.bytes(), file.version()});
+    files_.push_back({path, format, InputFile(path).version(), InputFile::kUnknown});
+    if (sizes == Sizes::found) files_.back().bytes = count_bytes(files_.size() - 1);
   }
+}
+
+std::uint64_t TextCorpus::count_bytes(std::size_t file) const {
+  const auto& [path, format, version, bytes] = files_.at(file);
+  const InputFile text(path, InputFile::Compressed::unpacked);
+  verify(text.version() == version, ErrorKind::data, "{}: has changed while it was in use", path);
+  std::string beginning;
+  text.read(0, std::min<std::uint64_t>(4, text.bytes()), beginning);
+  const std::string advice = encoding_advice(beginning);
+  verify(advice.empty(), ErrorKind::data, "{}: {}", path, advice);
+  return text.bytes();
+}
+
+void TextCorpus::set_file_bytes(const std::vector<std::uint64_t>& bytes) {
+  internal_check(bytes.size() == files_.size(), "a size for each file", bytes.size(), files_.size());
+  for (std::size_t i = 0; i < files_.size(); ++i) files_[i].bytes = bytes[i];
 }
 
 std::uint64_t TextCorpus::bytes() const {
@@ -136,6 +148,7 @@ std::vector<std::uint64_t> TextCorpus::file_bytes() const {
 
 const InputFile& TextCorpus::open(std::size_t file) {
   const File& wanted = files_.at(file);
+  internal_check(wanted.bytes != InputFile::kUnknown, "a file is read after its size was found", wanted.path);
   if (open_ == nullptr || open_index_ != file) {
     open_ = std::make_unique<InputFile>(wanted.path, InputFile::Compressed::unpacked, wanted.bytes);
     open_index_ = file;

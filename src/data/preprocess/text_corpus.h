@@ -33,8 +33,17 @@ inline constexpr const char *kReportFile = "report.json", *kProvenanceFile = "pr
 
 class TextCorpus {
  public:
-  /// Finds the files and their sizes.
-  explicit TextCorpus(TextInputs inputs);
+  /// The size of a compressed file's text is found by unpacking all of it, which ranks share (same_inputs.h).
+  enum class Sizes { found, told_later };
+
+  /// Finds the files, and their sizes unless set_file_bytes() tells them, before anything is read.
+  explicit TextCorpus(TextInputs inputs, Sizes sizes = Sizes::found);
+
+  std::size_t files() const { return files_.size(); }
+  /// Finds a file's size, unpacked. ErrorKind::data if it is damaged, or in an encoding that is not read.
+  std::uint64_t count_bytes(std::size_t file) const;
+  /// The sizes of all files, as count_bytes() finds them, here or on other ranks.
+  void set_file_bytes(const std::vector<std::uint64_t>& bytes);
 
   std::uint64_t bytes() const;                    ///< size of all files, unpacked
   std::vector<std::uint64_t> file_bytes() const;  ///< a Segment's file is an index into it
@@ -61,8 +70,8 @@ class TextCorpus {
   struct File {
     std::string path;
     TextFormat format;
-    std::uint64_t bytes;
     FileVersion version;
+    std::uint64_t bytes;
   };
   const InputFile& open(std::size_t file);
   std::string_view text_of(std::string_view document, TextFormat format);

@@ -6,14 +6,13 @@
 
 #include "base/core/error.h"
 #include "base/system/durable_file.h"
-#include "data/preprocess/clean_result.h"
 
 namespace megatron {
 
 using Json = nlohmann::ordered_json;
 
-TextOrigin origin_of_text(const std::string& path) {
-  const std::optional<Json> provenance = provenance_in(folder_of(path));
+TextOrigin origin_of_text(const std::string& path, LastProvenance& last) {
+  const std::optional<Json>& provenance = last.in(folder_of(path));
   if (!provenance) return TextOrigin::unknown;
   const std::string name = std::filesystem::path(path).filename().string();
   for (const Json& output : provenance->at("outputs")) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "data/preprocess/clean_result.h"
 #include "data/preprocess/input_identity.h"
 
 namespace megatron {
@@ -15,8 +16,8 @@ enum class TextOrigin : int {
   cleaned,  ///< it is as megatron_clean has written it
   changed,  ///< it was written by megatron_clean, and is another now
 };
-/// Reads all of a file that a provenance names.
-TextOrigin origin_of_text(const std::string& path);
+/// Reads all of a file that a provenance names. `last`: that of the file before.
+TextOrigin origin_of_text(const std::string& path, LastProvenance& last);
 
 /// JSON: {"made_by", "inputs": [{"file", "bytes", "from"}], "results": [provenance, ...]}, where "from" numbers the
 /// result that a file is a part of. Empty where no file is as megatron_clean has written it.

@@ -7,6 +7,7 @@
 #include "base/core/error.h"
 #include "base/system/durable_file.h"
 #include "base/text/strict_json.h"
+#include "base/text/text.h"
 #include "data/hdf5/hdf5_file.h"
 #include "data/hdf5/hdf5_reader.h"
 
@@ -46,7 +47,7 @@ std::string describe_steps(const Json& results) {
   std::vector<std::string> words;
   for (const Json& steps : results) {
     for (const Json& step : steps) {
-      words.push_back(fmt::format("{} kept {} of {}", step.at("step").get<std::string>(),
+      words.push_back(fmt::format("{} kept {} of {}", printable(step.at("step").get<std::string>()),
                                   step.at("kept").get<std::uint64_t>(), step.at("read").get<std::uint64_t>()));
     }
   }

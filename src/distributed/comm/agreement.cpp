@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/system/host_name.h"
+#include "base/system/memory_usage.h"
 
 namespace megatron {
 
@@ -22,7 +23,7 @@ std::string run_and_describe(const std::function<void()>& work, std::optional<Er
     const ErrorKind shown = kind && !keeps_its_kind ? *kind : error.kind();
     return fmt::format("{} {}", static_cast<int>(shown), error.what());
   } catch (const std::bad_alloc&) {
-    return fmt::format("{} out of memory; --dry-run shows what a rank needs", static_cast<int>(ErrorKind::internal));
+    return fmt::format("{} {}", static_cast<int>(ErrorKind::internal), kOutOfMemory);
   } catch (const std::exception& error) {
     return fmt::format("{} {}", static_cast<int>(ErrorKind::internal), error.what());
   }

@@ -23,6 +23,11 @@ std::uint64_t count_in(const Json& object, const char* name) {
              : 0;
 }
 
+std::string text_in(const Json& object, const char* name, const char* otherwise) {
+  return object.is_object() && object.contains(name) && object[name].is_string() ? object[name].get<std::string>()
+                                                                                 : otherwise;
+}
+
 Json part_of(const Json& object, const char* name) {
   return object.is_object() && object.contains(name) ? object[name] : Json::object();
 }
@@ -35,7 +40,7 @@ void add_steps(const Json& report, std::vector<Json>& steps) {
 }
 
 std::string name_of(const Json& report) {
-  return report.is_object() ? report.value("step", "?") : "?";
+  return text_in(report, "step", "?");
 }
 
 std::string overview(const std::vector<Json>& steps) {
@@ -62,8 +67,8 @@ std::string rules(const Json& step, const char* group, const char* verb) {
     std::string lines;
     const Json list = part_of(rule, "examples");
     for (const Json& example : list) {
-      lines += fmt::format("{}, byte {}\n    {}\n", example.value("file", ""), count_in(example, "byte"),
-                           example.value("text", ""));
+      lines += fmt::format("{}, byte {}\n    {}\n", text_in(example, "file", ""), count_in(example, "byte"),
+                           text_in(example, "text", ""));
     }
     if (!lines.empty()) examples += html_folded(fmt::format("{}: examples", name), lines);
   }

@@ -1,6 +1,7 @@
 // Shared by the tests of steps: jobs, runs on threads as ranks, and the files of a result.
 #pragma once
 
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -37,6 +38,16 @@ inline StepResult play(const StepJob& job, int ranks = 1) {
     if (world.rank() == 0) result = mine;
   });
   return result;
+}
+
+/// Bytes that this process has read from files and others, by the kernel's count.
+inline double bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  double bytes = 0;
+  file >> name >> bytes;
+  REQUIRE(name == "rchar:");
+  return bytes;
 }
 
 /// Name and contents of all files in a folder and below.

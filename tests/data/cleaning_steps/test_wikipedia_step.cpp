@@ -80,6 +80,22 @@ TEST_CASE("wikipedia: other steps read its documents", "[clean][wikipedia]") {
   CHECK(play(job_of(folder, "urls", {"articles"})).provenance["documents"]["kept"] == 16);
 }
 
+TEST_CASE("wikipedia: pages without ends do not make passes over the file", "[clean][wikipedia]") {
+  const ShardFolder folder;
+  std::string xml = kHead;
+  for (int i = 0; i < 200; ++i) xml += "<page>" + std::string(100000, 'a') + "\n";
+  write_file(folder.file("a.xml"), xml + page("3", "C", "good") + kEnd);
+  StepJob job = job_of(folder, "wikipedia", {"a.xml"});
+  job.block_bytes = 1 << 20;
+  job.longest = 1 << 16;
+  job.skip_bad = true;
+  const double before = bytes_read();
+  const StepResult result = play(job, 2);
+  CHECK(bytes_read() - before < 6 * static_cast<double>(xml.size()));
+  CHECK(result.provenance["documents"]["bad"] >= 15);
+  CHECK(texts_of(documents(folder)).size() <= 1);
+}
+
 TEST_CASE("wikipedia: damaged dumps are refused with their place", "[clean][wikipedia][fault-141]") {
   const ShardFolder folder;
   StepJob job = job_of(folder, "wikipedia", {"a.xml"});

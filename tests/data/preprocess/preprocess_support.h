@@ -19,10 +19,22 @@ inline PreprocessJob job_of(const ShardFolder& folder, const std::vector<std::st
   return job;
 }
 
+/// One that may process blocks.
+inline std::unique_ptr<Preprocessor> open_preprocessor(const PreprocessJob& job) {
+  auto preprocessor = std::make_unique<Preprocessor>(job);
+  std::vector<std::uint64_t> bytes;
+  for (std::size_t i = 0; i < preprocessor->inputs().files(); ++i) {
+    bytes.push_back(preprocessor->inputs().count_bytes(i));
+  }
+  preprocessor->inputs().set_file_bytes(bytes);
+  preprocessor->open();
+  return preprocessor;
+}
+
 /// Does the program's work with `ranks` ranks that take turns. Returns the blocks' sum.
 inline BlockSummary run(const PreprocessJob& job, std::uint64_t ranks = 1) {
   std::vector<std::unique_ptr<Preprocessor>> workers;
-  for (std::uint64_t rank = 0; rank < ranks; ++rank) workers.push_back(std::make_unique<Preprocessor>(job));
+  for (std::uint64_t rank = 0; rank < ranks; ++rank) workers.push_back(open_preprocessor(job));
   std::vector<BlockSummary> all;
   for (std::uint64_t block = 0; block < workers[0]->blocks(); ++block) {
     all.push_back(workers[block % ranks]->process(block));

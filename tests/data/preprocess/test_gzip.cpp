@@ -149,9 +149,9 @@ TEST_CASE("an input that is another one when it is opened again", "[fault]") {
   PreprocessJob job = job_of(folder, {"a.txt", packed ? "b.txt.gz" : "b.txt"});
   job.shard_bytes = 1 << 20;
   const auto require_noticed = [&](const std::function<void()>& change) {
-    Preprocessor preprocessor(job);
+    const auto preprocessor = open_preprocessor(job);
     change();
-    require_error(ErrorKind::data, {path + ": has changed while it was in use"}, [&] { preprocessor.process(0); });
+    require_error(ErrorKind::data, {path + ": has changed while it was in use"}, [&] { preprocessor->process(0); });
   };
   if (packed) require_noticed([&] { write(random_lines(20000)); });  // a text of the same length
   const auto time = std::filesystem::last_write_time(path);

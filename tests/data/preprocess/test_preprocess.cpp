@@ -310,9 +310,9 @@ TEST_CASE("preprocess: a whole set is replaced by an equal one only", "[preproce
   write_file(folder.file("b.jsonl"), json_line("three"));
   const PreprocessJob job = job_of(folder, {"a.jsonl"}), other = job_of(folder, {"b.jsonl"});
   const auto check = [](const PreprocessJob& again) {
-    Preprocessor preprocessor(again);
-    const bool exists = preprocessor.target_exists();
-    preprocessor.check_target({preprocessor.process(0)});
+    const auto preprocessor = open_preprocessor(again);
+    const bool exists = preprocessor->target_exists();
+    preprocessor->check_target({preprocessor->process(0)});
     return exists;
   };
   CHECK_FALSE(check(job));

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/system/host_name.h"
+#include "base/system/memory_usage.h"
 #include "support/catch.h"
 #include "support/errors_by_rank.h"
 
@@ -87,7 +88,7 @@ TEST_CASE("agreement: exceptions of other types are internal errors on all ranks
         }) == Errors(2, "internal: rank 1 on " + host_name() + ": index 7"));
   CHECK(agreed(2, [](int rank) {
           if (rank == 0) throw std::bad_alloc();
-        }) == Errors(2, "internal: rank 0 on " + host_name() + ": out of memory; --dry-run shows what a rank needs"));
+        }) == Errors(2, "internal: rank 0 on " + host_name() + ": " + kOutOfMemory));
 }
 
 TEST_CASE("agreement: messages keep spaces, line breaks and digits") {
