@@ -33,8 +33,8 @@ struct ShareRow {
   bool state;      ///< each copy keeps its part of the optimizer's state
   bool gradients;  ///< and of layers' gradients the sums of its part
   bool weights;    ///< and of layers' values its part
-  /// The numbers that a rank sends in a step for a parameter of one of its layers, times (d - 1) / d with d copies: sums
-  /// of gradients, and values.
+  /// The numbers that a rank sends in a step for a parameter of one of its layers, times (d - 1) / d with d copies:
+  /// sums of gradients, and values.
   double (*traffic)(const ShareTraffic& step);
 
   double parts_of_state(double copies) const { return state ? copies : 1; }

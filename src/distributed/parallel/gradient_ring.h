@@ -1,7 +1,7 @@
-// GradientRing: where the copies divide layers' gradients among them (optimizer.share = "gradients" or "weights"). A layer's
-// backward of a micro-batch makes them in one of the ring's few buffers. Then they are reduce-scattered, under the
-// backward of the layers below, and each copy adds the sums of its part to its own. All layers' gradients never exist
-// at once.
+// GradientRing: where the copies divide layers' gradients among them (optimizer.share = "gradients" or "weights"). A
+// layer's backward of a micro-batch makes them in one of the ring's few buffers. Then they are reduce-scattered, under
+// the backward of the layers below, and each copy adds the sums of its part to its own. All layers' gradients never
+// exist at once.
 #pragma once
 
 #include <functional>

@@ -15,8 +15,9 @@ namespace megatron {
 
 /// A gather is started as soon as its bucket is updated and waited for only when a layer asks for its values
 /// (wait_for), in the middle of the next forward: the work in between moves it along and does not wait for it. Nothing
-/// else may read values of a sharded store without finish(), nor those of divided layers at all. With a store that is not cut into shards nothing is ever
-/// in flight. Layers that copies divide are a WeightRing's: each pass has them gathered.
+/// else may read values of a sharded store without finish(), nor those of divided layers at all. With a store that is
+/// not cut into shards nothing is ever in flight. Layers that copies divide are a WeightRing's: each pass has them
+/// gathered.
 ///
 /// A group's collectives are done in their order, so another collective of the copies would wait for all gathers. Hence
 /// ranks decide between steps over the world (ProcessGrid::agree), and counts are summed over the control group.

@@ -11,8 +11,8 @@
 namespace megatron {
 
 /// A layer's values stay in its buffer until another layer needs that: those of the last layers from a forward to its
-/// backward, those of the first from a backward to the next forward (ShareTraffic::gathers() counts). All copies must come
-/// to the same layers in the same order.
+/// backward, those of the first from a backward to the next forward (ShareTraffic::gathers() counts). All copies must
+/// come to the same layers in the same order.
 class WeightRing {
  public:
   /// The store must be allocated and divide weights; both must outlive the ring.

@@ -143,7 +143,8 @@ std::vector<Case> overlap_cases() {
 }
 
 LayoutComparison share_comparison() {
-  LayoutComparison comparison{"share", "8 layers of hidden size 768, one micro-batch of 2 x 256 on each of 2 data ranks, in turn", {}};
+  LayoutComparison comparison{
+      "share", "8 layers of hidden size 768, one micro-batch of 2 x 256 on each of 2 data ranks, in turn", {}};
   const auto add = [&](std::string_view share) {
     comparison.cases.push_back(
         {std::string(share), "", training_config(gpt(8, 768, 12, 256, 2048), 4, [&](Config& config) {

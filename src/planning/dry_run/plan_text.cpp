@@ -15,6 +15,7 @@
 #include "models/families/flops.h"
 #include "models/families/layers.h"
 #include "planning/dry_run/group_members.h"
+#include "training/pipeline/schedule.h"
 #include "training/pipeline/simulate.h"
 #include "training/step/grid.h"
 #include "training/step/offload.h"

@@ -1,5 +1,5 @@
-// WeightRing: a pass finds the values of each layer as its copies keep them in parts. How often layers are gathered is in
-// tests/training/step/test_divided_gradients.cpp.
+// WeightRing: a pass finds the values of each layer as its copies keep them in parts. How often layers are gathered is
+// in tests/training/step/test_divided_gradients.cpp.
 #include "distributed/parallel/weight_ring.h"
 
 #include <fmt/format.h>
