@@ -106,7 +106,7 @@ Report run_overlap_case(const Arguments& arguments, MpiSession& session) {
   return measure_overlap(overlap_cases(), settings, session.world());
 }
 
-/// What copies divide, of two ranks.
+/// Steps with each optimizer.share, of two ranks.
 Report run_share_case(const Arguments& arguments, MpiSession& session) {
   return measure_layouts(share_comparison(), arguments.rounds(7), session.world());
 }

@@ -19,7 +19,7 @@ void WeightRing::Held::wait() {
   pending.clear();
 }
 
-// What the buffer had was read by layers before the one at work: its memory is free.
+// Memory of a layer before the one at work, which nothing reads any more, is taken.
 void WeightRing::gather(int unit) {
   Held& held = buffer_of(unit);
   if (held.unit == unit) return;

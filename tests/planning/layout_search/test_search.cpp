@@ -108,7 +108,7 @@ TEST_CASE("step time: divided gradients are sent in every micro-batch") {
   const double numbers = 2.0 * (12 * 256 * 256 + 13 * 256), bytes = numbers * sizeof(float) * 7 / 8;
   CHECK(another("gradients") - another("state") ==
         Approx(bytes / (slow.node.bandwidth * slow.used.node_efficiency)).epsilon(0.05));
-  // Of two layers the weights, 2 bytes each, stay whole from one micro-batch to the next; of four two are gathered for
+  // Weights of two layers, 2 bytes each, stay whole from one micro-batch to the next; of four two are gathered for
   // each pass.
   const auto two_more = [&](const char* share) { return another(share, 4) - another(share, 2); };
   CHECK(two_more("weights") - two_more("gradients") ==
