@@ -14,7 +14,7 @@ namespace megatron {
 /// Layers of which a copy has whole gradients, and whole weights, at a time, where they are divided.
 inline constexpr std::size_t kWholeLayers = 2;
 
-/// What a rank plays in a step.
+/// Passes of a rank in a step.
 struct ShareTraffic {
   double micro_batches = 1, layers = 1;
   double forwards_in_a_row = 1;  ///< then as many backwards: 1, but of a schedule that has all forwards first

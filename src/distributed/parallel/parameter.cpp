@@ -125,7 +125,7 @@ void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
   place_divided();
 }
 
-// What the rank keeps comes first, each bucket's in its order; then the ring's buffers, as large as the largest layer.
+// Ranges that the rank keeps come first, each bucket's in its order; then the ring's buffers, as large as the largest layer.
 void ParameterStore::place_divided() {
   divided_elements_ = flat_elements_;
   for (Bucket& bucket : buckets_) bucket.kept = bucket.first;
@@ -162,7 +162,7 @@ std::int64_t ParameterStore::place_of_made(std::int64_t element) const {
   return layer.whole + element - layer.first;
 }
 
-// Of experts that have one copy alone the kept ones are whole.
+// Experts that have one copy alone are whole where they are kept.
 std::int64_t ParameterStore::place_of_read(std::int64_t element) const {
   if (!divides_weights()) return element;
   const Bucket& bucket = bucket_at(element);
