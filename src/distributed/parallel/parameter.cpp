@@ -229,8 +229,10 @@ std::vector<FlatRange> ParameterStore::owned_by(Shard shard) const {
 std::vector<FlatRange> ParameterStore::parts_in(const Parameter& parameter, const std::vector<FlatRange>& ranges) {
   std::vector<FlatRange> parts;
   const std::int64_t begin = parameter.first, end = parameter.first + parameter.elements();
-  for (const FlatRange& range : ranges) {
-    const std::int64_t first = std::max(begin, range.first), stop = std::min(end, range.end());
+  auto range = std::partition_point(ranges.begin(), ranges.end(),
+                                    [&](const FlatRange& before) { return before.end() <= begin; });
+  for (; range != ranges.end() && range->first < end; ++range) {
+    const std::int64_t first = std::max(begin, range->first), stop = std::min(end, range->end());
     if (first < stop) parts.push_back({first, stop - first});
   }
   return parts;

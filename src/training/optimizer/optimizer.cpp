@@ -12,6 +12,15 @@ Tensor in(Tensor flat, const FlatRange& range) {
   return flat.slice(0, range.first, range.count);
 }
 
+// Parameters in the buffer's order, which where matrices are shared out is not that of their declaration.
+std::vector<const Parameter*> in_order(const ParameterStore& store) {
+  std::vector<const Parameter*> parameters;
+  for (const Parameter& parameter : store.all()) parameters.push_back(&parameter);
+  std::sort(parameters.begin(), parameters.end(),
+            [](const Parameter* a, const Parameter* b) { return a->first < b->first; });
+  return parameters;
+}
+
 }  // namespace
 
 Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
@@ -31,17 +40,19 @@ Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::ve
     memory->elements += end - first;
   };
   if (store.all().empty()) return division;
+  const std::vector<const Parameter*> parameters = in_order(store);
   ParameterUpdate how = groups.of(store.all().front());
+  auto next = parameters.begin();  // planning does this for each of thousands of copies: ranges and parameters go together
   for (const FlatRange& range : owned) {
     std::int64_t first = range.first;
-    for (const Parameter& parameter : store.all()) {
-      for (const FlatRange& part : ParameterStore::parts_in(parameter, {range})) {
-        const ParameterUpdate its = groups.of(parameter);
-        if (its.rule == how.rule && its.states() == how.states() && part.first != division.offloaded_from) continue;
-        add(first, part.first, how);
-        first = part.first;
-        how = its;
-      }
+    while (next != parameters.end() && (*next)->first + (*next)->elements() <= range.first) ++next;
+    for (auto parameter = next; parameter != parameters.end() && (*parameter)->first < range.end(); ++parameter) {
+      const std::int64_t begin = std::max((*parameter)->first, range.first);
+      const ParameterUpdate its = groups.of(**parameter);
+      if (its.rule == how.rule && its.states() == how.states() && begin != division.offloaded_from) continue;
+      add(first, begin, how);
+      first = begin;
+      how = its;
     }
     add(first, range.end(), how);
   }

@@ -96,7 +96,9 @@ MemoryUse fullest_of(const PlayedReplica& played, const MemoryUse& own) {
   for (copy.data = 0; store.sharded() && copy.data < shape.data; ++copy.data) {
     for (copy.context = 0; copy.context < shape.context; ++copy.context) {
       states = std::max(states, Optimizer::state_bytes(store, shard_at(copy, shape), groups));
-      offloaded = std::max(offloaded, Optimizer::offloaded_bytes(store, shard_at(copy, shape), groups));
+      if (played.config.optimizer.offload != "none") {
+        offloaded = std::max(offloaded, Optimizer::offloaded_bytes(store, shard_at(copy, shape), groups));
+      }
       if (saves) snapshot = std::max(snapshot, saved_bytes(store, groups, copy, shape));
     }
   }
