@@ -99,11 +99,13 @@ AnalyticMemory analytic_memory(const Config& config) {
 std::string compare_with_analytic(const Config& config, const MemoryPlan& first_stage) {
   const AnalyticMemory published = analytic_memory(config);
   const auto parameters = static_cast<double>(first_stage.parameters);
-  const auto state = static_cast<double>(first_stage.weights + first_stage.gradients + first_stage.optimizer);
+  const auto state = static_cast<double>(first_stage.weights + first_stage.gradients + first_stage.optimizer +
+                                         first_stage.offloaded());
   std::string text =
-      fmt::format("compare   Megatron-LM's formulas for stage 0: {:.4g} bytes per parameter, {} (here {:.4g}, {}{})",
+      fmt::format("compare   Megatron-LM's formulas for stage 0: {:.4g} bytes per parameter, {} (here {:.4g}, {}{}{})",
                   published.bytes_per_parameter, format_bytes(published.bytes_per_parameter * parameters),
-                  state / parameters, format_bytes(state), what_is_whole(config.optimizer.shares()));
+                  state / parameters, format_bytes(state), what_is_whole(config.optimizer.shares()),
+                  first_stage.offloaded() > 0 ? ", with what is offloaded" : "");
   if (config.model.has_decoder()) return text + "\n";  // no formula of activations is published for two streams
   const bool recomputes = config.recompute.of_chunk(1) > 0;
   std::vector<std::string> reasons;
