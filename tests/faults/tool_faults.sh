@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the system calls fail with which the tools read and write files, one at a time: preprocess, import, export and
-# merge of data, train-tokenizer; export, import, merge and reshape of checkpoints. A tool must say so, or end with 0 and all of its
-# output; its sources and an older target are as they were, and after a kill the same command gives the right result.
+# merge of data, train-tokenizer, steps of megatron_clean; export, import, merge and reshape of checkpoints. A tool must say so, or
+# end with 0 and all of its output; its sources and an older target are as they were, and after a kill the same command gives the right result.
 # Usage: tool_faults.sh PROGRAMS_FOLDER [MOST]: at most MOST injections a tool, spread evenly (default: all). Needs
 # strace (exit 77, "skipped", without it). ONLY="NAME...": these tools alone. FAULTS="EIO KILL": these faults alone.
 # IN_TURN=1: every call, each with the next one of the faults.
@@ -23,6 +23,7 @@ quietly() { "$@" >"$scratch/log" 2>&1 || { echo "cannot prepare: $*"; cat "$scra
 mkdir "$base"
 cd "$base" || exit 1
 quietly "$preprocess" sample-corpus --output text.jsonl --megabytes 0.02
+gzip -k text.jsonl
 quietly "$preprocess" sample-corpus --output older.jsonl --megabytes 0.01 --seed 7
 quietly "$preprocess" train-tokenizer --input text.jsonl --output vocabulary --vocab-size 300
 gpt2="--tokenizer gpt2 --vocab-file vocabulary/vocab.json"
@@ -161,6 +162,8 @@ inject data-export "$preprocess" export set out --overwrite
 inject data-import "$preprocess" import indexed new $gpt2 --overwrite
 inject train-tokenizer "$preprocess" train-tokenizer --input older.jsonl --output vocabulary --vocab-size 290 --overwrite
 before=$base
+inject clean-text "$programs/megatron_clean" text --input text.jsonl.gz --output cleaned
+inject clean-duplicates "$programs/megatron_clean" duplicates --input text.jsonl --output cleaned
 inject merge "$checkpoint" merge run out
 inject reshape "$checkpoint" reshape run out --tensor 2 --pipeline 1
 inject export "$checkpoint" export run out --format gpt2
