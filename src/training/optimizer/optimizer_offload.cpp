@@ -63,8 +63,7 @@ void Optimizer::by_masters(const FlatRange& range, const std::function<void(cons
 // Sets the values of a range to its masters, rounded.
 void Optimizer::set_values(const FlatRange& range) {
   if (!has_master_copy()) return;
-  by_masters(range,
-             [&](const FlatRange& part) { ops_.copy(master(part), store_.values_of(part)); });
+  by_masters(range, [&](const FlatRange& part) { ops_.copy(master(part), store_.values_of(part)); });
 }
 
 }  // namespace megatron
