@@ -2,7 +2,6 @@
 // (optimizer.share; stages 0 to 3 of Rajbhandari et al. 2020).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
@@ -22,8 +21,9 @@ struct ShareTraffic {
   /// How often the weights of a layer are gathered, on average over equal ones, where they are divided. A micro-batch
   /// comes to each twice, and where forwards follow backwards or the reverse the last layers are still whole.
   constexpr double gathers() const {
-    const double still_whole = std::min(layers, static_cast<double>(kWholeLayers)),
-                 turns = 2 * micro_batches / forwards_in_a_row - 1;
+    constexpr double still_whole = kWholeLayers;
+    if (layers <= still_whole) return 1;
+    const double turns = 2 * micro_batches / forwards_in_a_row - 1;
     return 2 * micro_batches - still_whole * turns / layers;
   }
 };

@@ -115,7 +115,7 @@ TEST_CASE("machine plan: files of states need room, and a disk") {
   planned.stages = plan_stages(planned.config, grid_shape(planned.config));
   CHECK(planned.stages[0].total() + planned.stages[0].file == needed);
   const MachinePlan plan = planned.on(small_machine(), 2);
-  CHECK_THAT(plan.text, Contains("offload   files of 835 KiB in " + folder.path()));
+  CHECK_THAT(plan.text, Contains("offload   files of 835.0 KiB in " + folder.path()));
   CHECK(plan.obstacles.empty());
   planned.stages[0].file = std::size_t{1} << 60;
   const MachinePlan large = planned.on(small_machine(), 2);

@@ -107,7 +107,7 @@ TEST_CASE("fit: states in files before other numbers, at the price of the disk")
     CHECK(written > 0);
     CHECK(choice.seconds == Approx(alone.time.seconds + 2 * written / kDisk));
   }
-  CHECK_THAT(describe_fit(fit), Contains("--set 'optimizer.offload=\"file\"'"));
+  CHECK_THAT(describe_fit(fit), Contains("'optimizer.offload=\"file\"'"));
   // Where they fit without, none is tried.
   for (const FitChoice& choice : fit_memory(file, machine(), kTwoRanks, smallest, kDisk).fitting) {
     CHECK(choice.config.optimizer.offload == "none");
