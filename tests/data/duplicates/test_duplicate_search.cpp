@@ -25,7 +25,7 @@ struct Corpus {
 Corpus made_up_corpus() {
   Numbers numbers(1);
   std::vector<std::string> texts;
-  for (int i = 0; i < 1700; ++i) {
+  for (int i = 0; i < 2900; ++i) {
     const std::vector<std::string> original = made_up_words(numbers, 60);
     texts.push_back(joined(original));
     if (i % 2 == 0) texts.push_back(joined(edited(original, numbers.below(16), numbers)));
