@@ -54,7 +54,7 @@ rm -f run/lock run/.lock
 # --- one tool -------------------------------------------------------------------------------------------------------
 cases=0 failures=0 refused=0
 
-# Scratch files that could not be removed are no output: whoever reads the folder does not see them.
+# Scratch files that could not be removed are no output: programs that read the folder do not see them.
 tree() {
   (cd "$1" && find . -type f ! -path '*.tmp*' ! -path '*/.megatron_clean.scratch/*' ! -name '*.replaced*' ! -name '.*.lock' -print0 | sort -z |
     xargs -0 -r sha256sum)
