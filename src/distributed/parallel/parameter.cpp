@@ -125,7 +125,8 @@ void ParameterStore::lay_out(Shards shards, std::int64_t bucket_elements) {
   place_divided();
 }
 
-// Ranges that the rank keeps come first, each bucket's in its order; then the ring's buffers, as large as the largest layer.
+// Ranges that the rank keeps come first, each bucket's in its order; then the ring's buffers, as large as the largest
+// layer.
 void ParameterStore::place_divided() {
   divided_elements_ = flat_elements_;
   for (Bucket& bucket : buckets_) bucket.kept = bucket.first;

@@ -42,8 +42,8 @@ Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::ve
   if (store.all().empty()) return division;
   const std::vector<const Parameter*> parameters = in_order(store);
   ParameterUpdate how = groups.of(store.all().front());
-  auto next =
-      parameters.begin();  // planning does this for each of thousands of copies: ranges and parameters go together
+  // Planning does this for each of thousands of copies: ranges and parameters go together.
+  auto next = parameters.begin();
   for (const FlatRange& range : owned) {
     std::int64_t first = range.first;
     while (next != parameters.end() && (*next)->first + (*next)->elements() <= range.first) ++next;
