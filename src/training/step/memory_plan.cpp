@@ -85,17 +85,28 @@ std::size_t saved_bytes(const ParameterStore& store, const ParameterGroups& grou
   return bytes;
 }
 
+// Whether each copy has as many numbers of states as any other, on its device: equal parts of what is updated alike.
+bool have_equal_states(const ParameterStore& store, const ParameterGroups& groups) {
+  if (groups.optimizer().offload != "none" || store.all().empty()) return false;
+  const ParameterUpdate first = groups.of(store.all().front());
+  return std::all_of(store.buckets().begin(), store.buckets().end(),
+                     [](const Bucket& bucket) { return bucket.owned.empty(); }) &&
+         std::all_of(store.all().begin(), store.all().end(),
+                     [&](const Parameter& parameter) { return groups.of(parameter).states() == first.states(); });
+}
+
 // Without shards copies hold the same, but for a number more or less of each parameter in a snapshot.
 MemoryUse fullest_of(const PlayedReplica& played, const MemoryUse& own) {
   const ParameterStore& store = played.replica.store();
   const ParameterGroups groups(played.config);
+  const bool equal = have_equal_states(store, groups);
   const GridShape& shape = played.job.grid.shape();
   const bool saves = saves_in_background(played.config);
-  std::size_t states = 0, offloaded = 0, snapshot = 0;
+  std::size_t states = played.replica.optimizer().state_bytes(), offloaded = 0, snapshot = 0;
   GridCoordinates copy = played.job.grid.at();
   for (copy.data = 0; store.sharded() && copy.data < shape.data; ++copy.data) {
     for (copy.context = 0; copy.context < shape.context; ++copy.context) {
-      states = std::max(states, Optimizer::state_bytes(store, shard_at(copy, shape), groups));
+      if (!equal) states = std::max(states, Optimizer::state_bytes(store, shard_at(copy, shape), groups));
       if (played.config.optimizer.offload != "none") {
         offloaded = std::max(offloaded, Optimizer::offloaded_bytes(store, shard_at(copy, shape), groups));
       }
