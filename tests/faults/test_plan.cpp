@@ -294,5 +294,5 @@ TEST_CASE("megatron_plan: a trillion parameters on 3072 ranks take seconds") {
   CHECK(mentions(found.out, "failure   costs at most "));
   CHECK(mentions(found.out, "disk      a checkpoint is 1"));
   CHECK(mentions(found.out, "; a save takes about 3"));  // hours, of 12 TB at 1 GB/s
-  CHECK(seconds_of_cores() - before < 10);               // about one, when nothing else runs
+  CHECK(seconds_of_cores() - before < 10);               // five on a slow core: docs/planner.md
 }

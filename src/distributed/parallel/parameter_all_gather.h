@@ -36,8 +36,8 @@ class ParameterAllGather {
   /// This rank's part of a bucket is new. Once for each bucket of the store, in their order; the last round must be
   /// finished.
   void start(std::size_t bucket);
-  /// Returns when a forward may read the values of this parameter, by its index, and of those declared before it, but
-  /// of layers that copies divide only those of its own.
+  /// Returns when a forward may read the values of this parameter, by its index, and of those declared before it. If
+  /// copies divide weights, only the layer of this parameter is complete, not the layers before it.
   void wait_for(int parameter);
   /// Returns when a backward may read the values of this parameter's layer.
   void wait_for_backward(int parameter);

@@ -79,7 +79,7 @@ class Optimizer {
   /// The whole memory of each rule's states: all ranges of the rule one after the other. A name that two rules
   /// have occurs twice, and so does one of states that are offloaded in part.
   std::vector<NamedState> all_states() const;
-  /// Whether the master is a copy of its own, and not the f32 values.
+  /// Whether there is a separate f32 master copy: where the values are 16-bit.
   bool has_master_copy() const { return store_.values().dtype() != DType::f32; }
   std::size_t state_bytes() const { return memory_.bytes(); }  ///< without those that are offloaded
   std::size_t offloaded_bytes() const { return offloaded_ != nullptr ? offloaded_->bytes() : 0; }

@@ -86,7 +86,7 @@ TEST_CASE("shares: a step sends as many numbers of a layer as their table says")
   CHECK(rank.replica.plan().gradient_bytes == static_cast<double>(bytes));
 }
 
-TEST_CASE("shares: what m micro-batches of L layers send is 3 m, but at the turns") {
+TEST_CASE("shares: numbers sent by stages of ZeRO, by hand") {
   const auto numbers = [](const char* share, double micro_batches, double layers, double in_a_row = 1) {
     return row_named(kShares, share).traffic({micro_batches, layers, in_a_row});
   };
