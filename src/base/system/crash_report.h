@@ -30,8 +30,8 @@ class GeneratedCode {
 };
 
 /// While it lives, SIGBUS at an address in this memory, which a file is mapped to, is no defect: the disk has failed.
-/// A CrashReport then prints `line`, and ends the process at once with the code of ErrorKind::filesystem. Beyond some
-/// hundred at a time it does nothing.
+/// A CrashReport then prints `line`, and ends the process at once with the code of ErrorKind::filesystem. Beyond 256 at
+/// a time it does nothing.
 class MappedFromDisk {
  public:
   MappedFromDisk(const void* memory, std::size_t bytes, std::string line);

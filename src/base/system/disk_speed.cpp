@@ -1,11 +1,11 @@
 #include "base/system/disk_speed.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <vector>
 
 #include "base/core/timers.h"
+#include "base/system/storage.h"
 
 namespace megatron {
 
@@ -27,7 +27,7 @@ std::optional<double> seconds_to_write(int file, const std::vector<char>& block,
 }  // namespace
 
 std::optional<DiskSpeed> measure_disk(const std::string& folder) {
-  const int file = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  const int file = open_unnamed_file(folder);
   if (file < 0) return std::nullopt;
   const std::optional<double> sync = seconds_to_write(file, std::vector<char>(8, 1), 1);
   const std::optional<double> all =

@@ -12,7 +12,7 @@ struct DiskSpeed {
 };
 
 /// Writes 8 MiB into a file without a name in this folder, which must exist, and which holds nothing new afterwards.
-/// Nothing where the file system has no such files or takes none; never an error.
+/// Nothing where the file system takes none; never an error.
 std::optional<DiskSpeed> measure_disk(const std::string& folder);
 
 }  // namespace megatron

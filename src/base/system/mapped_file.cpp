@@ -2,34 +2,23 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
+#include <optional>
 
 #include "base/core/error.h"
 #include "base/system/errno_text.h"
+#include "base/system/storage.h"
 
 namespace megatron {
 
 namespace {
 
 // Older C libraries do not name them; kernels that lack them answer EINVAL.
-constexpr int kAdviseCold = 20, kAdvisePopulateWrite = 23;
-
-// A file that no folder lists: without a name from the start, or, where the file system has no such files, from now on.
-int open_unnamed(const std::string& folder) {
-  const int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return file;
-  std::string path = folder + "/.state.XXXXXX";
-  const int named = ::mkostemp(path.data(), O_CLOEXEC);
-  if (named >= 0) (void)::unlink(path.c_str());
-  return named;
-}
+constexpr int kAdviseCold = 20, kAdvisePopulateRead = 22, kAdvisePopulateWrite = 23;
 
 int reserve(int file, std::size_t bytes) {
   int error = 0;
@@ -39,9 +28,8 @@ int reserve(int file, std::size_t bytes) {
 }
 
 std::string free_in(const std::string& folder) {
-  struct statvfs disk {};
-  if (::statvfs(folder.c_str(), &disk) != 0) return "unknown";
-  return fmt::format("{}", static_cast<std::uintmax_t>(disk.f_bavail) * disk.f_frsize);
+  const std::optional<std::int64_t> free = free_space(folder);
+  return free ? fmt::format("{}", *free) : "unknown";
 }
 
 }  // namespace
@@ -49,7 +37,7 @@ std::string free_in(const std::string& folder) {
 MappedFile::MappedFile(const std::string& folder, std::size_t bytes, const std::string& what, const std::string& key)
     : folder_(folder), what_(what), key_(key), bytes_(bytes) {
   internal_check(bytes > 0, "an empty file to be mapped");
-  file_ = open_unnamed(folder);
+  file_ = open_unnamed_file(folder);
   if (file_ < 0) {
     fail(ErrorKind::filesystem, "cannot make a file for {} in {}: {}; {} names the folder, which every node must have",
          what, folder, errno_text(errno), key);
@@ -91,7 +79,7 @@ std::size_t MappedFile::length_of(std::size_t block) const {
 }
 
 // An error of the disk is told here, before numbers that were lost could be read again.
-void MappedFile::open_block(std::size_t block) {
+void MappedFile::open_block(std::size_t block, Access access) {
   const auto offset = static_cast<off_t>(block * kBlockBytes);
   const auto length = static_cast<off_t>(length_of(block));
   if (::sync_file_range(file_, offset, length, SYNC_FILE_RANGE_WAIT_BEFORE) != 0 &&
@@ -101,7 +89,8 @@ void MappedFile::open_block(std::size_t block) {
   const std::size_t next = block + 1;
   if (next * kBlockBytes < bytes_) (void)::madvise(data_ + next * kBlockBytes, length_of(next), MADV_WILLNEED);
   int failed = 0;
-  do failed = ::madvise(data_ + block * kBlockBytes, length_of(block), kAdvisePopulateWrite);
+  const int populate = access == Access::write ? kAdvisePopulateWrite : kAdvisePopulateRead;
+  do failed = ::madvise(data_ + block * kBlockBytes, length_of(block), populate);
   while (failed != 0 && errno == EINTR);
   if (failed != 0 && (errno == EFAULT || errno == EIO)) fail_to("read", EIO);
 }
@@ -115,46 +104,29 @@ void MappedFile::close_block(std::size_t block) {
   (void)::madvise(data_ + offset, length_of(block), MADV_DONTNEED);  // loses nothing of a shared mapping
 }
 
-void MappedFile::use(const void* from, std::size_t bytes) {
+void MappedFile::use(const void* from, std::size_t bytes, Access access) {
   if (bytes == 0) return;
   const auto first = static_cast<std::size_t>(static_cast<const std::byte*>(from) - data_);
   internal_check(first < bytes_ && bytes <= bytes_ - first, "memory outside of a mapped file", first, bytes, bytes_);
   for (std::size_t block = first / kBlockBytes; block <= (first + bytes - 1) / kBlockBytes; ++block) {
-    const auto found = std::find(open_.begin(), open_.end(), block);
+    const auto found = std::find_if(open_.begin(), open_.end(), [&](const Open& one) { return one.block == block; });
     if (found != open_.end()) {
       std::rotate(found, found + 1, open_.end());
-      continue;
+      if (access == Access::read || open_.back().access == Access::write) continue;
+      open_.pop_back();
     }
-    open_block(block);
-    open_.push_back(block);
+    open_block(block, access);
+    open_.push_back({block, access});
     if (open_.size() <= kMostOpen) continue;
-    close_block(open_.front());
+    close_block(open_.front().block);
     open_.erase(open_.begin());
   }
 }
 
 void MappedFile::rest() {
-  for (const std::size_t block : open_) close_block(block);
+  for (const Open& one : open_) close_block(one.block);
   open_.clear();
   (void)::madvise(data_, bytes_, MADV_DONTNEED);
-}
-
-std::string storage_that_is_no_local_disk(const std::string& folder) {
-  struct statfs disk {};
-  if (::statfs(folder.c_str(), &disk) != 0) return "";
-  switch (static_cast<std::uint32_t>(disk.f_type)) {
-    case 0x01021994:
-    case 0x858458F6: return "tmpfs";
-    case 0x6969: return "nfs";
-    case 0x0BD00BD0: return "lustre";
-    case 0x47504653: return "gpfs";
-    case 0x19830326: return "beegfs";
-    case 0x00C36400: return "ceph";
-    case 0xFF534D42:
-    case 0xFE534D42:
-    case 0x517B: return "smb";
-    default: return "";
-  }
 }
 
 }  // namespace megatron

@@ -27,17 +27,19 @@ class MappedFile {
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
-  /// Brings these bytes of the mapping into memory, to be read and written until kMostOpen other blocks have been used,
-  /// and starts reading the block after them. Blocks that were used before leave: they start to be written to the disk,
+  /// Pages that are only read stay as the disk has them; those of `write` are written to it again, changed or not.
+  enum class Access { read, write };
+  /// Brings these bytes of the mapping into memory, where they may be used until kMostOpen other blocks have been, and
+  /// starts reading the block after them. Blocks that were used before leave: they start to be written to the disk,
   /// and only the kernel's cache, which gives way to all other needs, still has them. Throws Error(filesystem) where
   /// the disk did not take what was written earlier, or does not give what is read.
-  void use(const void* from, std::size_t bytes);
+  void use(const void* from, std::size_t bytes, Access access);
   /// Has all blocks leave, also those that were read without use().
   void rest();
 
  private:
   std::size_t length_of(std::size_t block) const;
-  void open_block(std::size_t block);
+  void open_block(std::size_t block, Access access);
   void close_block(std::size_t block);
   [[noreturn]] void fail_to(const char* action, int error) const;
 
@@ -45,11 +47,12 @@ class MappedFile {
   std::size_t bytes_;
   int file_ = -1;
   std::byte* data_ = nullptr;
-  std::vector<std::size_t> open_;  // the last one was used last
+  struct Open {
+    std::size_t block;
+    Access access;
+  };
+  std::vector<Open> open_;  // the last one was used last
   std::optional<MappedFromDisk> told_;
 };
-
-/// "tmpfs", "nfs" and so on where a folder's files are not on a disk of this machine; empty where they seem to be.
-std::string storage_that_is_no_local_disk(const std::string& folder);
 
 }  // namespace megatron

@@ -1,33 +1,17 @@
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 
+#include "base/system/storage.h"
 #include "base/text/byte_text.h"
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/files.h"
 #include "checkpoint/store/folder.h"
-#include "checkpoint/store/free_space.h"
 
 namespace megatron {
-
-std::string existing_folder(const std::string& directory) {
-  std::filesystem::path place = std::filesystem::absolute(directory);
-  std::error_code error;
-  while (!std::filesystem::exists(place, error) && place.has_relative_path()) place = place.parent_path();
-  return place.string();
-}
-
-std::optional<std::int64_t> free_space(const std::string& directory) {
-  struct statvfs status {};
-  if (::statvfs(existing_folder(directory).c_str(), &status) != 0)
-    fail_with_errno("examine the file system of", directory);
-  if (status.f_blocks == 0) return std::nullopt;
-  return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
-}
 
 void check_free_space(const std::string& directory, std::int64_t bytes) {
   const std::optional<std::int64_t> available = free_space(directory);

@@ -96,8 +96,8 @@ void check_share(const Config& c, Violations& violations) {
   if (c.optimizer.shares().weights && c.parallel.pipeline > 1) {
     violations.add(
         {"optimizer.share", "parallel.pipeline"},
-        "optimizer.share = \"{}\" with parallel.pipeline = {}: stages play forwards and backwards of many "
-        "micro-batches in turn, and each would gather the weights of all of a stage's layers again; take share = "
+        "optimizer.share = \"{}\" with parallel.pipeline = {}: a pipeline stage alternates forwards and backwards of "
+        "many micro-batches, and each would gather the weights of all its layers again; take share = "
         "\"gradients\", or parallel.pipeline = 1",
         c.optimizer.share, c.parallel.pipeline);
   }

@@ -153,7 +153,7 @@ struct OptimizerConfig {
   std::string share = "none";
   std::string offload = "none";
   double offload_fraction = 1;
-  std::string offload_folder = {};  // empty: the run's own
+  std::string offload_folder = {};  // empty: run.directory
 
   double momentum_or_default() const { return momentum.value_or(row_named(kUpdateRules, name).momentum); }
   const ShareRow& shares() const { return row_named(kShares, share); }

@@ -198,10 +198,9 @@ std::vector<Key> recipe_keys() {
        "always reduce-scattered during the backward pass, independent of `parallel.overlap_gradients`; with Muon and "
        "many more data ranks than layers they are all-reduced. \"gradients\": also the gradients of layers (ZeRO-2), "
        "which are reduce-scattered with each micro-batch; of two layers alone they are whole at a time. \"weights\": "
-       "also "
-       "the weights of layers (ZeRO-3), which are gathered before each forward and backward, under the layer before. "
-       "The "
-       "last two not with \"zero_bubble\" or Muon, \"weights\" not with `parallel.pipeline` (docs/memory.md).",
+       "also the weights of layers (ZeRO-3), which are gathered before each forward and backward, under the layer "
+       "before. The last two not with \"zero_bubble\" or Muon, \"weights\" not with `parallel.pipeline` "
+       "(docs/memory.md).",
        ""},
       {MEGATRON_KEY(optimizer, offload), one_of({"none", "host", "file"}), "", "",
        "Where the optimizer's states and fp32 master weights live. none: in the memory of the device. host: on a GPU, "
@@ -210,12 +209,11 @@ std::vector<Key> recipe_keys() {
        "the bit, and a run may be resumed with another value (docs/memory.md).",
        ""},
       {MEGATRON_KEY(optimizer, offload_fraction), above_to(0, 1).with("optimizer.offload", {"host", "file"}), "", "",
-       "How much of that is offloaded, at least: whole tensors, from the last layer on.", ""},
+       "How much of that is offloaded, at least: whole tensors, beginning with the last layer.", ""},
       {MEGATRON_KEY(optimizer, offload_folder),
        noted(path(), "an existing folder, on every node").with("optimizer.offload", {"file"}), "", "run.directory",
        "Folder of the files: on a local disk of each node, with room for its ranks' states. The files have no names "
-       "and "
-       "are gone when the run ends, however it ends.",
+       "and are gone when the run ends, however it ends.",
        ""},
       {MEGATRON_KEY_IN(optimizer, groups, optimizer_groups),
        noted(any(), fmt::format("each with names or roles, or both; roles: {}", fmt::join(names_of(kRoles), ", "))), "",

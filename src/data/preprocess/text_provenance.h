@@ -10,7 +10,7 @@
 
 namespace megatron {
 
-/// Knowledge about a file of text.
+/// Whether a file of text is one that megatron_clean has written.
 enum class TextOrigin : int {
   unknown,  ///< no provenance.json in its folder names it
   cleaned,  ///< it is as megatron_clean has written it

@@ -153,7 +153,7 @@ std::string RunWatch::where(double now) const {
     text += fmt::format("micro-batch {:.0f} of {:.0f}, ", 1 + std::floor(fraction_ * micro_batches), micro_batches);
   }
   const double remains = step_remains(now);
-  if (remains > 0) return text + fmt::format("about {} left", about(remains));
+  if (remains > 0) return text + fmt::format("ends in about {}", about(remains));
   text += about(elapsed) + " so far";
   return fraction_ > 0 && fraction_ < 1 ? text + fmt::format(", no pass has ended for {}", about(now - moved_)) : text;
 }
@@ -168,7 +168,7 @@ void RunWatch::report(double now) {
   log_.info(where(now));
 }
 
-// "[=====>      ] 12/5000  loss 3.1416  step 13: micro-batch 2 of 8, about 12 s left  1:02:03 left"
+// "[=====>      ] 12/5000  loss 3.1416  step 13: micro-batch 2 of 8, ends in about 12 s  1:02:03 left"
 std::string RunWatch::bar(double now) const {
   std::string words;
   const bool stepping = what_ == kStep;

@@ -65,7 +65,8 @@ Report measure_layouts(const LayoutComparison& comparison, int rounds, Communica
                          {"MiB sent", "bytes_sent", 1, 1.0 / (1 << 20)},
                          {"MiB held", "bytes_held", 1, 1.0 / (1 << 20)}},
                         rows);
-  report.text += "  of first: tokens/s over the first line's; work of first: model FLOP/s over it; of the first rank\n";
+  report.text +=
+      "  of first, work of first: tokens/s and model FLOP/s relative to the first row; MiB: of the first rank\n";
   return report;
 }
 

@@ -1,18 +1,20 @@
 #include "planning/dry_run/machine_plan.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 
+#include "base/system/errno_text.h"
 #include "base/system/host_name.h"
 #include "base/system/launcher.h"
-#include "base/system/mapped_file.h"
 #include "base/system/memory_usage.h"
+#include "base/system/storage.h"
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
 #include "checkpoint/store/checkpoint.h"
-#include "checkpoint/store/free_space.h"
 #include "config/schema/run_schedule.h"
 #include "distributed/process/cores.h"
 #include "monitoring/metrics/progress.h"
@@ -116,15 +118,18 @@ void describe_room(const Config& config, std::int64_t size, std::int64_t room, s
 
 // Whether the files of offloaded states have room next to a checkpoint, and the time that writing them takes.
 void describe_state_files(const Config& config, const std::vector<MemoryPlan>& stages, std::int64_t room,
-                          int ranks_here, MachinePlan& plan) {
-  std::size_t most = 0;
-  for (const MemoryPlan& stage : stages) most = std::max(most, stage.file);
-  if (most == 0) return;
+                          int ranks_here, const Machine& machine, MachinePlan& plan) {
+  const double files = bytes_of_state_files(config, stages, ranks_here);
+  if (files == 0) return;
   const std::string folder = offload_folder(config);
   const bool of_run = config.optimizer.offload_folder.empty();
-  const double files = static_cast<double>(most) * ranks_here,
-               needed = files + (of_run ? static_cast<double>(room) : 0);
-  const std::optional<DiskSpeed> disk = measure_disk(folder);
+  if (::access(folder.c_str(), W_OK) != 0) {
+    plan.obstacles.push_back(
+        fmt::format("optimizer.offload_folder = \"{}\" is no folder to write to here: {}", folder, errno_text(errno)));
+    return;
+  }
+  const double needed = files + (of_run ? static_cast<double>(room) : 0);
+  const std::optional<DiskSpeed> disk = of_run ? machine.disk : measure_disk(folder);
   plan.text += fmt::format("offload   files of {} in {}", format_bytes(files), folder);
   if (disk) {
     const double seconds = save_seconds(static_cast<std::int64_t>(files), *disk);
@@ -137,7 +142,7 @@ void describe_state_files(const Config& config, const std::vector<MemoryPlan>& s
         "optimizer.offload_folder = \"{}\" is on {}, {}: name a folder on a disk of each node", folder, storage,
         storage == "tmpfs" ? "which is memory" : "over which each step reads and writes all states"));
   }
-  const std::optional<std::int64_t> free = free_space(folder);
+  const std::optional<std::int64_t> free = of_run ? machine.free_disk : free_space(folder);
   if (free && static_cast<double>(*free) < needed) {
     plan.obstacles.push_back(fmt::format("the optimizer's state{} needs {} in {}, and {} are free",
                                          of_run && room > 0 ? " with a checkpoint" : "", format_bytes(needed), folder,
@@ -211,7 +216,7 @@ MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>
     describe_room(config, size, free_bytes_for_checkpoint(config, stages), *machine.free_disk, run, plan);
   }
   describe_state_files(config, stages, config.checkpoint.never ? 0 : free_bytes_for_checkpoint(config, stages),
-                       ranks_here, plan);
+                       ranks_here, machine, plan);
   if (on_host_memory(config.run)) {
     describe_here(config, stages, data != nullptr ? *data : DataFacts{}, machine, ranks_here, step, plan);
   } else {

@@ -359,12 +359,11 @@ std::string describe_plan(const Config& config, const std::vector<MemoryPlan>& s
   std::size_t host = 0;
   for (const MemoryPlan& plan : stages) host = std::max(host, plan.host);
   if (host > 0) {
-    fmt::format_to(out, "  and at most {} of the host's, {}{}{}\n", format_bytes(static_cast<double>(host)),
-                   saves_in_background(config)
-                       ? "through which communication is staged and from which checkpoints are written"
-                       : "through which communication is staged",
-                   config.run.trace_steps.empty() ? "" : ", with the events of traced steps",
-                   config.optimizer.offload == "host" ? ", and the offloaded optimizer state" : "");
+    fmt::format_to(out, "  and at most {} of the host's memory: for staged communication{}{}{}\n",
+                   format_bytes(static_cast<double>(host)),
+                   saves_in_background(config) ? ", checkpoints that are written" : "",
+                   config.run.trace_steps.empty() ? "" : ", events of traced steps",
+                   config.optimizer.offload == "host" ? ", offloaded optimizer state" : "");
   }
   std::size_t snapshot = 0;
   for (const MemoryPlan& plan : stages) snapshot = std::max(snapshot, plan.snapshot);

@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "base/core/error.h"
+#include "base/system/storage.h"
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/folder.h"
-#include "checkpoint/store/free_space.h"
 #include "training/step/compatibility.h"
 
 namespace megatron {

@@ -33,9 +33,9 @@ FitChoice played(const Config& config, const Hardware& hardware, const SearchSet
                  double disk_bytes_per_second) {
   const PlannedLayout layout = plan_layout(config, hardware, settings);
   FitChoice choice{.config = config, .bytes = layout.recorded.most_bytes(), .seconds = layout.time.seconds};
+  if (disk_bytes_per_second <= 0) return choice;
   std::size_t file = 0;
   for (const RecordedLayout::PlayedStage& stage : layout.recorded.played) file = std::max(file, stage.memory.file);
-  if (disk_bytes_per_second <= 0) return choice;
   const int ranks = std::min(hardware.ranks_per_node, settings.ranks);
   choice.seconds += 2.0 * static_cast<double>(file) * ranks / disk_bytes_per_second;
   return choice;

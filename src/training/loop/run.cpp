@@ -4,10 +4,10 @@
 #include <set>
 
 #include "base/system/log.h"
+#include "base/system/storage.h"
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
 #include "checkpoint/store/files.h"
-#include "checkpoint/store/free_space.h"
 #include "config/schema/print.h"
 #include "distributed/comm/agreement.h"
 #include "distributed/process/code_paths.h"
@@ -28,6 +28,7 @@
 #include "training/step/code_path.h"
 #include "training/step/compute.h"
 #include "training/step/grid.h"
+#include "training/step/offload.h"
 
 namespace megatron {
 
@@ -76,10 +77,9 @@ void write_config(Communicator& world, const Config& config) {
 
 // Room for the files of offloaded states and for a checkpoint, where both are in the run directory.
 void check_space_of_files(const Config& config, const std::vector<MemoryPlan>& stages) {
-  double files = 0;
-  for (const MemoryPlan& stage : stages) files += static_cast<double>(stage.file);
-  if (files == 0 || !config.optimizer.offload_folder.empty()) return;
-  files *= static_cast<double>(grid_shape(config).ranks()) / static_cast<double>(stages.size());
+  if (!config.optimizer.offload_folder.empty()) return;
+  const double files = bytes_of_state_files(config, stages, grid_shape(config).ranks());
+  if (files == 0) return;
   const auto checkpoint = static_cast<double>(free_bytes_for_checkpoint(config, stages));
   const std::optional<std::int64_t> free = free_space(config.run.directory);
   verify(

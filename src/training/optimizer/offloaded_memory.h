@@ -16,8 +16,10 @@ class OffloadedMemory {
   virtual std::size_t bytes() const = 0;
   /// The most elements that may be in use at a time; 0: any number.
   virtual std::int64_t elements_at_a_time() const { return 0; }
-  /// Before the next operation reads or writes these numbers. Throws Error(filesystem) where a disk fails.
-  virtual void use(const Tensor& numbers) { (void)numbers; }
+  /// Before the next operation reads these numbers, or, with `write`, reads and writes them. Throws Error(filesystem)
+  /// where a disk fails.
+  enum class Access { read, write };
+  virtual void use(const Tensor& numbers, Access access) { (void)numbers, (void)access; }
   /// None are in use from here on.
   virtual void rest() {}
 };

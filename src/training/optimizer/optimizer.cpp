@@ -26,7 +26,8 @@ std::vector<const Parameter*> in_order(const ParameterStore& store) {
 Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
                                       const ParameterGroups& groups) {
   Division division;
-  division.offloaded_from = find_offloaded_from(store, owned, groups.optimizer());
+  const std::vector<const Parameter*> parameters = in_order(store);
+  division.offloaded_from = find_offloaded_from(parameters, owned, groups.optimizer());
   const auto add = [&](std::int64_t first, std::int64_t end, const ParameterUpdate& how) {
     if (first == end) return;
     const bool offloaded = first >= division.offloaded_from;
@@ -40,7 +41,6 @@ Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::ve
     memory->elements += end - first;
   };
   if (store.all().empty()) return division;
-  const std::vector<const Parameter*> parameters = in_order(store);
   ParameterUpdate how = groups.of(store.all().front());
   // Planning does this for each of thousands of copies: ranges and parameters go together.
   auto next = parameters.begin();
@@ -60,22 +60,18 @@ Optimizer::Division Optimizer::divide(const ParameterStore& store, const std::ve
   return division;
 }
 
-std::size_t Optimizer::bytes_of(const ParameterStore& store, const Division& division, DType states, bool offloaded) {
+Optimizer::StateBytes Optimizer::bytes_of(const ParameterStore& store, const Division& division, DType states) {
   const std::size_t master = store.values().dtype() == DType::f32 ? 0 : sizeof(float);
-  std::size_t bytes = 0;
+  StateBytes bytes;
   for (const RuleMemory& memory : division.rules) {
-    if (memory.offloaded != offloaded) continue;
-    bytes += (memory.names.size() * size_of(states) + master) * static_cast<std::size_t>(memory.elements);
+    (memory.offloaded ? bytes.offloaded : bytes.kept) +=
+        (memory.names.size() * size_of(states) + master) * static_cast<std::size_t>(memory.elements);
   }
   return bytes;
 }
 
-std::size_t Optimizer::state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups) {
-  return bytes_of(store, divide(store, store.owned_by(shard), groups), groups.state_type(), false);
-}
-
-std::size_t Optimizer::offloaded_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups) {
-  return bytes_of(store, divide(store, store.owned_by(shard), groups), groups.state_type(), true);
+Optimizer::StateBytes Optimizer::state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups) {
+  return bytes_of(store, divide(store, store.owned_by(shard), groups), groups.state_type());
 }
 
 Optimizer::Optimizer(const ParameterStore& store, ParameterGroups groups, Device& device, Ops& ops,
@@ -129,10 +125,9 @@ void Optimizer::list_parts() {
 // The master comes first: after an odd number of bf16 states it would not be aligned.
 void Optimizer::allocate(Device& device) {
   const DType type = groups_.state_type();
-  memory_ = Buffer(device, bytes_of(store_, division_, type, false));
-  internal_check(offloaded_bytes() == bytes_of(store_, division_, type, true),
-                 "memory of another size for what is "
-                 "offloaded",
+  const StateBytes bytes = bytes_of(store_, division_, type);
+  memory_ = Buffer(device, bytes.kept);
+  internal_check(offloaded_bytes() == bytes.offloaded, "memory of another size for what is offloaded",
                  offloaded_bytes());
   std::size_t taken = 0, taken_offloaded = 0;
   const auto take = [&](std::int64_t elements, DType of, bool offloaded) {
@@ -226,9 +221,10 @@ void Optimizer::initialize(std::uint64_t seed) {
           return numbers.slice(0, part.first - bucket.first, part.count);
         };
         if (has_master_copy()) {
-          by_masters(own, [&](const FlatRange& part) { ops_.copy(numbers_of(part), master(part)); });
+          by_masters(own, OffloadedMemory::Access::write,
+                     [&](const FlatRange& part) { ops_.copy(numbers_of(part), master(part)); });
         }
-        ops_.copy(numbers_of(own), store_.values_of(own));
+        if (store_.divides_weights_of(bucket)) ops_.copy(numbers_of(own), store_.values_of(own));
       }
       if (!store_.divides_weights_of(bucket)) ops_.copy(numbers, store_.read_values(bucket));
     }
@@ -267,7 +263,8 @@ void Optimizer::add_squares_of_copies(Tensor total) {
 
 void Optimizer::add_counted_squares_of_masters(CopyGroup group, Tensor total) {
   for (const FlatRange& range : in_norm(group)) {
-    by_masters(range, [&](const FlatRange& part) { ops_.square_sum({.x = master(part), .total = total}); });
+    by_masters(range, OffloadedMemory::Access::read,
+               [&](const FlatRange& part) { ops_.square_sum({.x = master(part), .total = total}); });
   }
   rest();
 }

@@ -86,9 +86,11 @@ class Optimizer {
   double clip_norm() const { return groups_.optimizer().clip_grad_norm; }
   bool sharded() const { return store_.sharded(); }
 
-  /// Bytes of optimizer state of a rank, for a store that is allocated (or planned): on its device, and offloaded.
-  static std::size_t state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups);
-  static std::size_t offloaded_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups);
+  /// Bytes of optimizer state of a rank, for a store that is allocated (or planned).
+  struct StateBytes {
+    std::size_t kept = 0, offloaded = 0;  ///< on its device, and elsewhere
+  };
+  static StateBytes state_bytes(const ParameterStore& store, Shard shard, const ParameterGroups& groups);
 
  private:
   /// Memory of a rule's states: each has one number per element of the rule's sections. A rule that keeps other states
@@ -133,11 +135,12 @@ class Optimizer {
   };
 
   std::vector<FlatRange>& in_norm(CopyGroup group) { return group == CopyGroup::experts ? experts_in_norm_ : in_norm_; }
-  static std::int64_t find_offloaded_from(const ParameterStore& store, const std::vector<FlatRange>& owned,
-                                          const OptimizerConfig& config);
+  /// `parameters`: in the buffer's order.
+  static std::int64_t find_offloaded_from(const std::vector<const Parameter*>& parameters,
+                                          const std::vector<FlatRange>& owned, const OptimizerConfig& config);
   static Division divide(const ParameterStore& store, const std::vector<FlatRange>& owned,
                          const ParameterGroups& groups);
-  static std::size_t bytes_of(const ParameterStore& store, const Division& division, DType states, bool offloaded);
+  static StateBytes bytes_of(const ParameterStore& store, const Division& division, DType states);
   void list_parts();
   void list_matrices();
   void allocate(Device& device);
@@ -147,9 +150,10 @@ class Optimizer {
   /// Tells the memory of what is offloaded that these numbers of a range are used next. Absent ones are not.
   void use(const FlatRange& range, const Tensor& value, const StateTensors& states) const;
   void rest() const;  ///< none of them are
-  /// Calls `work` for the parts of an owned range, or of the neighbours of one, whose masters lie together and may be
-  /// used together; those of the offloaded ones are in use.
-  void by_masters(const FlatRange& range, const std::function<void(const FlatRange&)>& work) const;
+  /// Cuts an owned range, or a part of one, where offloading begins and into what may be in use at a time, and calls
+  /// `work` for each part, whose masters lie together and, if offloaded, are in use.
+  void by_masters(const FlatRange& range, OffloadedMemory::Access access,
+                  const std::function<void(const FlatRange&)>& work) const;
   void set_values(const FlatRange& range);
   Tensor master(const FlatRange& range) const;
   Tensor gradients_of(const FlatRange& range) const { return store_.gradients_of(range); }

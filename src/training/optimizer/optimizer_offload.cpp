@@ -8,12 +8,13 @@
 namespace megatron {
 
 // Whole parts of parameters, so that a checkpoint's slice lies in one memory.
-std::int64_t Optimizer::find_offloaded_from(const ParameterStore& store, const std::vector<FlatRange>& owned,
-                                            const OptimizerConfig& config) {
+std::int64_t Optimizer::find_offloaded_from(const std::vector<const Parameter*>& parameters,
+                                            const std::vector<FlatRange>& owned, const OptimizerConfig& config) {
   std::int64_t from = std::numeric_limits<std::int64_t>::max(), elements = 0, offloaded = 0;
   if (config.offload == "none") return from;
   for (const FlatRange& range : owned) elements += range.count;
   const auto wanted = config.offload_fraction * static_cast<double>(elements);
+  auto last = parameters.rbegin();
   for (auto range = owned.rbegin(); range != owned.rend(); ++range) {
     std::int64_t end = range->end();
     const auto take_from = [&](std::int64_t first) {
@@ -21,9 +22,9 @@ std::int64_t Optimizer::find_offloaded_from(const ParameterStore& store, const s
       offloaded += end - first;
       from = end = first;
     };
-    const auto& parameters = store.all();
-    for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-      for (const FlatRange& part : ParameterStore::parts_in(*parameter, {*range})) take_from(part.first);
+    while (last != parameters.rend() && (*last)->first >= end) ++last;
+    for (auto one = last; one != parameters.rend() && (*one)->first + (*one)->elements() > range->first; ++one) {
+      take_from(std::max((*one)->first, range->first));
     }
     take_from(range->first);
   }
@@ -37,9 +38,9 @@ std::int64_t Optimizer::most_at_a_time(const FlatRange& range) const {
 
 void Optimizer::use(const FlatRange& range, const Tensor& value, const StateTensors& states) const {
   if (offloaded_ == nullptr || !is_offloaded(range)) return;
-  if (value && has_master_copy()) offloaded_->use(value);
+  if (value && has_master_copy()) offloaded_->use(value, OffloadedMemory::Access::write);
   for (const Tensor& state : states) {
-    if (state) offloaded_->use(state);
+    if (state) offloaded_->use(state, OffloadedMemory::Access::write);
   }
 }
 
@@ -47,14 +48,15 @@ void Optimizer::rest() const {
   if (offloaded_ != nullptr) offloaded_->rest();
 }
 
-void Optimizer::by_masters(const FlatRange& range, const std::function<void(const FlatRange&)>& work) const {
+void Optimizer::by_masters(const FlatRange& range, OffloadedMemory::Access access,
+                           const std::function<void(const FlatRange&)>& work) const {
   const std::int64_t border =
       has_master_copy() ? std::clamp(division_.offloaded_from, range.first, range.end()) : range.end();
   if (border > range.first) work({range.first, border - range.first});
   for (std::int64_t first = border; first < range.end();) {
     const FlatRange rest{first, range.end() - first};
     const FlatRange part{first, std::min(most_at_a_time(rest), rest.count)};
-    use(part, master(part), {});
+    offloaded_->use(master(part), access);
     work(part);
     first = part.end();
   }
@@ -63,7 +65,8 @@ void Optimizer::by_masters(const FlatRange& range, const std::function<void(cons
 // Sets the values of a range to its masters, rounded.
 void Optimizer::set_values(const FlatRange& range) {
   if (!has_master_copy()) return;
-  by_masters(range, [&](const FlatRange& part) { ops_.copy(master(part), store_.values_of(part)); });
+  by_masters(range, OffloadedMemory::Access::read,
+             [&](const FlatRange& part) { ops_.copy(master(part), store_.values_of(part)); });
 }
 
 }  // namespace megatron

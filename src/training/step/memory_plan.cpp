@@ -106,9 +106,10 @@ MemoryUse fullest_of(const PlayedReplica& played, const MemoryUse& own) {
   GridCoordinates copy = played.job.grid.at();
   for (copy.data = 0; store.sharded() && copy.data < shape.data; ++copy.data) {
     for (copy.context = 0; copy.context < shape.context; ++copy.context) {
-      if (!equal) states = std::max(states, Optimizer::state_bytes(store, shard_at(copy, shape), groups));
-      if (played.config.optimizer.offload != "none") {
-        offloaded = std::max(offloaded, Optimizer::offloaded_bytes(store, shard_at(copy, shape), groups));
+      if (!equal) {
+        const Optimizer::StateBytes bytes = Optimizer::state_bytes(store, shard_at(copy, shape), groups);
+        states = std::max(states, bytes.kept);
+        offloaded = std::max(offloaded, bytes.offloaded);
       }
       if (saves) snapshot = std::max(snapshot, saved_bytes(store, groups, copy, shape));
     }
@@ -163,7 +164,8 @@ MemoryPlan plan_memory(const Config& config, const GridShape& shape, const GridC
   Replica replica(config, job.grid, job.backend, family, Replica::Unlimited{});
   const PlayedReplica played{config, job, replica, family};
   const std::vector<double> counts(family.loss_terms(config).size(), 1);
-  replica.optimizer().set_values_from_master();  // a step finds what the update before has begun to gather
+  // A step finds the layers that the update before has begun to gather.
+  if (replica.store().divides_weights()) replica.optimizer().set_values_from_master();
   const std::int64_t before = job.sums.bytes_sent;
   const StepSums sums = play_step(played, counts);
   const auto passes_bytes = static_cast<double>(job.passes.bytes_sent),

@@ -1,11 +1,13 @@
 #include "training/step/offload.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "base/core/error.h"
 #include "base/system/mapped_file.h"
-#include "checkpoint/store/free_space.h"
+#include "base/system/storage.h"
+#include "training/step/grid.h"
 
 namespace megatron {
 
@@ -23,29 +25,20 @@ class StateFile final : public OffloadedMemory {
   std::size_t bytes() const override { return file_.bytes(); }
   // A master and two states, each in at most two blocks, and room for what is read ahead.
   std::int64_t elements_at_a_time() const override { return MappedFile::kBlockBytes / sizeof(float); }
-  void use(const Tensor& numbers) override { file_.use(numbers.data(), numbers.bytes()); }
+  void use(const Tensor& numbers, Access access) override {
+    file_.use(numbers.data(), numbers.bytes(),
+              access == Access::write ? MappedFile::Access::write : MappedFile::Access::read);
+  }
   void rest() override { file_.rest(); }
 
  private:
   MappedFile file_;
 };
 
-// Pinned memory of the host, which a GPU's kernels reach under the same addresses.
-class StateInHost final : public OffloadedMemory {
+// Without a file.
+class StateInMemory final : public OffloadedMemory {
  public:
-  StateInHost(Device& device, std::size_t bytes) : memory_(device.pinned(), bytes) {
-    std::memset(memory_.data(), 0, bytes);
-  }
-  std::byte* data() override { return memory_.data(); }
-  std::size_t bytes() const override { return memory_.bytes(); }
-
- private:
-  Buffer memory_;
-};
-
-class CountedState final : public OffloadedMemory {
- public:
-  CountedState(Device& device, std::size_t bytes) : memory_(device, bytes) {}
+  StateInMemory(Allocator& allocator, std::size_t bytes) : memory_(allocator, bytes) {}
   std::byte* data() override { return memory_.data(); }
   std::size_t bytes() const override { return memory_.bytes(); }
 
@@ -70,15 +63,28 @@ std::string offload_folder(const Config& config) {
   return named.empty() ? existing_folder(config.run.directory) : named;
 }
 
+double bytes_of_state_files(const Config& config, const std::vector<MemoryPlan>& stages, int ranks_here) {
+  double all = 0, most = 0;
+  for (const MemoryPlan& stage : stages) {
+    const auto bytes = static_cast<double>(stage.fullest.file);
+    all += bytes * grid_shape(config).ranks() / static_cast<double>(stages.size());
+    most = std::max(most, bytes);
+  }
+  return config.optimizer.offload_folder.empty() ? all : std::min(all, most * ranks_here);
+}
+
 std::unique_ptr<OffloadedMemory> make_offloaded_memory(const Config& config, Device& device, std::size_t bytes) {
   if (bytes == 0) return nullptr;
   if (config.optimizer.offload == "file") return std::make_unique<StateFile>(offload_folder(config), bytes);
-  return std::make_unique<StateInHost>(device, bytes);
+  // Pinned, so that a GPU's kernels reach it under the same addresses.
+  auto memory = std::make_unique<StateInMemory>(device.pinned(), bytes);
+  std::memset(memory->data(), 0, bytes);
+  return memory;
 }
 
 std::unique_ptr<OffloadedMemory> count_offloaded_memory(Device& device, std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  return std::make_unique<CountedState>(device, bytes);
+  return std::make_unique<StateInMemory>(device, bytes);
 }
 
 }  // namespace megatron

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "backend/ops/device.h"
 #include "config/schema/config.h"
 #include "training/optimizer/offloaded_memory.h"
+#include "training/step/memory_plan.h"
 
 namespace megatron {
 
@@ -16,6 +18,10 @@ void require_offload(const OptimizerConfig& optimizer, bool on_host_memory);
 /// The folder with the files of "file": the run's own if the configuration names none, or the nearest above it that
 /// exists.
 std::string offload_folder(const Config& config);
+
+/// Bytes that the files of "file" take in that folder: those of all ranks in the run's own, which all nodes share, else
+/// those of the `ranks_here` of one node. 0 where there are none.
+double bytes_of_state_files(const Config& config, const std::vector<MemoryPlan>& stages, int ranks_here);
 
 /// This number of bytes where the configuration says; null for none. Throws Error(filesystem) where a folder has no
 /// room for the file, Error(configuration) where the host has not that much memory for a device.

@@ -127,7 +127,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   gradient_reducer_ = std::make_unique<GradientReducer>(grid, store_);
   if (store_.divides_gradients()) gradient_ring_ = std::make_unique<GradientRing>(grid, store_);
   gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
-  const std::size_t offloaded = Optimizer::offloaded_bytes(store_, gathers_->shard(), ParameterGroups(config));
+  const std::size_t offloaded = Optimizer::state_bytes(store_, gathers_->shard(), ParameterGroups(config)).offloaded;
   optimizer_ = std::make_unique<Optimizer>(store_, ParameterGroups(config), device, *backend.ops, gathers_.get(),
                                            &scratch_, offload(config, grid, device, offloaded, !plan_.has_value()));
   optimizer_->initialize(config.train.seed);

@@ -1,4 +1,5 @@
 // Numbers in a file without a name: what stays in memory, and what a disk that is full or gone does.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/system/mapped_file.h"
+#include "base/system/storage.h"
 #include "support/catch.h"
 #include "support/file_size_limit.h"
 #include "support/require_error.h"
@@ -24,9 +26,11 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kBlock = MappedFile::kBlockBytes;
+using Access = MappedFile::Access;
 
-/// Bytes of a mapping that are in this process's memory.
-std::size_t resident_bytes_of(const void* memory) {
+/// The kernel's count of bytes of a mapping: those in this process's memory ("Rss"), or of these those that are written
+/// to the disk ("Private_Dirty").
+std::size_t bytes_of_mapping(const void* memory, const std::string& name) {
   std::ifstream maps("/proc/self/smaps");
   std::uintptr_t first = 0, end = 0;
   std::size_t kib = 0;
@@ -34,11 +38,15 @@ std::size_t resident_bytes_of(const void* memory) {
   for (std::string line; std::getline(maps, line);) {
     if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &first, &end) == 2) {
       inside = reinterpret_cast<std::uintptr_t>(memory) == first;
-    } else if (inside && std::sscanf(line.c_str(), "Rss: %zu kB", &kib) == 1) {
+    } else if (inside && std::sscanf(line.c_str(), (name + ": %zu kB").c_str(), &kib) == 1) {
       return kib << 10;
     }
   }
   return 0;
+}
+
+std::size_t resident_bytes_of(const void* memory) {
+  return bytes_of_mapping(memory, "Rss");
 }
 
 std::uint64_t number_at(std::size_t i) {
@@ -74,7 +82,7 @@ End end_of(Body body) {
     std::signal(SIGBUS, SIG_DFL);
     const CrashReport report("rank 3 of 8 on node07", folder.file("stack.txt"), nullptr);
     MappedFile file(folder.file("disk"), 3 * kBlock, "the numbers", "a.key");
-    file.use(file.data(), 2 * kBlock);
+    file.use(file.data(), 2 * kBlock, Access::write);
     std::memset(file.data(), 1, 2 * kBlock);
     file.rest();
     if (::truncate(open_file_in(fs::canonical(folder.file("disk")).string()).c_str(), 0) != 0) ::_exit(98);
@@ -105,7 +113,7 @@ TEST_CASE("mapped file: zeros at first, numbers that stay, few of them in memory
   const std::size_t step = kBlock / sizeof(std::uint64_t) / 2;
   for (std::size_t first = 0; first < count; first += step) {
     const std::size_t end = std::min(first + step, count);
-    file.use(numbers + first, (end - first) * sizeof(std::uint64_t));
+    file.use(numbers + first, (end - first) * sizeof(std::uint64_t), Access::write);
     for (std::size_t i = first; i < end; ++i) {
       wrong += numbers[i] != 0 ? 1 : 0;
       numbers[i] = number_at(i);
@@ -127,10 +135,29 @@ TEST_CASE("mapped file: zeros at first, numbers that stay, few of them in memory
 TEST_CASE("mapped file: a range of more blocks than are kept") {
   const TemporaryFolder folder;
   MappedFile file(folder.path(), 12 * kBlock, "the numbers", "a.key");
-  file.use(file.data() + kBlock / 2, 11 * kBlock);
+  file.use(file.data() + kBlock / 2, 11 * kBlock, Access::write);
   std::memset(file.data(), 7, file.bytes());
   file.rest();
   CHECK(std::count(file.data(), file.data() + file.bytes(), std::byte{7}) == static_cast<std::ptrdiff_t>(file.bytes()));
+}
+
+TEST_CASE("mapped file: what is only read is not written again") {
+  const TemporaryFolder folder;
+  if (storage_that_is_no_local_disk(folder.path()) == "tmpfs") return;  // whose pages all count as dirty
+  MappedFile file(folder.path(), 4 * kBlock, "the numbers", "a.key");
+  file.use(file.data(), file.bytes(), Access::write);
+  std::memset(file.data(), 7, file.bytes());
+  file.rest();
+  // Pages that the disk still has to take count as dirty in every mapping of them.
+  const int same = ::open(open_file_in(fs::canonical(folder.path()).string()).c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(::fsync(same) == 0);
+  ::close(same);
+  file.use(file.data(), 2 * kBlock, Access::read);
+  CHECK(std::count(file.data(), file.data() + 2 * kBlock, std::byte{7}) == static_cast<std::ptrdiff_t>(2 * kBlock));
+  CHECK(resident_bytes_of(file.data()) == 2 * kBlock);
+  CHECK(bytes_of_mapping(file.data(), "Private_Dirty") == 0);
+  file.use(file.data() + kBlock, kBlock, Access::write);  // the same block, to be written now
+  CHECK(bytes_of_mapping(file.data(), "Private_Dirty") == kBlock);
 }
 
 TEST_CASE("mapped file: no room for it, or no folder", "[fault-45]") {
@@ -155,7 +182,7 @@ TEST_CASE("mapped file: what is told of a disk that is gone", "[fault-143]") {
   CHECK(touched.said.find("the newest checkpoint is whole: run the same command again, with a.key") !=
         std::string::npos);
   CHECK(std::count(touched.said.begin(), touched.said.end(), '\n') == 1);
-  const End used = end_of([](MappedFile& file) { file.use(file.data() + kBlock, 100); });
+  const End used = end_of([](MappedFile& file) { file.use(file.data() + kBlock, 100, Access::write); });
   CHECK(used.code == 7);
   CHECK(used.said.starts_with("cannot read the file of the numbers in "));
   // Other memory than the file's is a defect as before.

@@ -71,6 +71,7 @@ TEST_CASE("clean: of damaged files the first one is told, as by one rank", "[cle
   for (const int ranks : {1, 2, 3, 8}) {
     try {
       play(job, ranks);
+      FAIL_CHECK("no error on " << ranks << " ranks");
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::data);
       if (alone.empty()) alone = error.what();

@@ -78,7 +78,7 @@ TEST_CASE("run watch: a long step says where it is, less and less often") {
   });
   CHECK(text ==
         "step 1: micro-batch 1 of 2, 5 s so far\n"
-        "step 1: micro-batch 2 of 2, about 10 s left\n"
+        "step 1: micro-batch 2 of 2, ends in about 10 s\n"
         "step 1: micro-batch 2 of 2, 66 s so far, no pass has ended for 50 s\n");
 }
 

@@ -50,11 +50,10 @@ TEST_CASE("layouts benchmark: shares send more and hold less in their order") {
   CHECK(of("weights", "bytes_sent") > of("gradients", "bytes_sent"));
 }
 
-TEST_CASE("layouts benchmark: exchanges of context ranks do equal work") {
+TEST_CASE("layouts benchmark: work counts the attention of longer sequences") {
   const nlohmann::json rows = rows_of(context_comparison());
+  REQUIRE(rows.size() > 1);
   for (std::size_t i = 1; i < rows.size(); ++i) {
-    const double more = rows[i].at("work_ratio").get<double>() / rows[i].at("ratio").get<double>();
-    CHECK(more > 1);  // longer sequences have more attention
-    CHECK(more == Approx(rows[1].at("work_ratio").get<double>() / rows[1].at("ratio").get<double>()));
+    CHECK(rows[i].at("work_ratio").get<double>() > rows[i].at("ratio").get<double>());
   }
 }

@@ -1,10 +1,12 @@
 // Statements of a plan about the machine it is made on, and the layout of plans.
+#include <sys/vfs.h>
+
 #include <filesystem>
 #include <sstream>
 #include <utility>
 
 #include "backend/cpu/cpu_device.h"
-#include "base/system/mapped_file.h"
+#include "base/system/storage.h"
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
 #include "checkpoint/store/checkpoint.h"
@@ -117,15 +119,21 @@ TEST_CASE("machine plan: files of states need room, and a disk") {
   const MachinePlan plan = planned.on(small_machine(), 2);
   CHECK_THAT(plan.text, Contains("offload   files of 835.0 KiB in " + folder.path()));
   CHECK(plan.obstacles.empty());
-  planned.stages[0].file = std::size_t{1} << 60;
+  planned.stages[0].fullest.file = std::size_t{1} << 60;
   const MachinePlan large = planned.on(small_machine(), 2);
   REQUIRE(large.obstacles.size() == 1);
   CHECK_THAT(large.obstacles[0],
              Contains("the optimizer's state needs ") && Contains(" in " + folder.path() + ", and "));
+  planned.stages[0].fullest.file = 1;
+  planned.config.optimizer.offload_folder = folder.file("missing");
+  const MachinePlan missing = planned.on(small_machine(), 2);
+  REQUIRE(missing.obstacles.size() == 1);
+  CHECK_THAT(missing.obstacles[0], Contains("missing\" is no folder to write to here: No such file or directory"));
   CHECK(storage_that_is_no_local_disk("/proc") == "");
-  if (storage_that_is_no_local_disk("/dev/shm") != "tmpfs") return;
+  // Its magic number as the kernel says it, not as the function under test does.
+  struct statfs shared_memory {};
+  if (::statfs("/dev/shm", &shared_memory) != 0 || shared_memory.f_type != 0x01021994) return;
   planned.config.optimizer.offload_folder = "/dev/shm";
-  planned.stages[0].file = 1;
   const MachinePlan in_memory = planned.on(small_machine(), 2);
   REQUIRE(in_memory.warnings.size() == 1);
   CHECK_THAT(in_memory.warnings[0], Contains("\"/dev/shm\" is on tmpfs, which is memory: name a folder"));

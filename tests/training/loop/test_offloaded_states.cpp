@@ -65,8 +65,6 @@ TEST_CASE("offload: a run holds what is planned, in memory and in files") {
       planned.communication -= plan.reductions.bytes();
     const MemoryUse used = rank.trainer.used();
     CHECK_ON_RANK(used.file > 0);
-    CHECK_ON_RANK(used.file == planned.file);
-    CHECK_ON_RANK(used.optimizer == planned.optimizer);
     CHECK_ON_RANK(used == planned);
   });
 }

@@ -22,7 +22,7 @@ namespace {
 
 const auto kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
-/// Memory of which only the pages of the last numbers that were announced can be touched.
+/// Memory of which only the pages of the last numbers that were announced can be touched, as was announced.
 class GuardedMemory final : public OffloadedMemory {
  public:
   GuardedMemory(std::size_t bytes, std::int64_t at_a_time) : bytes_(bytes), at_a_time_(at_a_time) {
@@ -35,14 +35,17 @@ class GuardedMemory final : public OffloadedMemory {
   std::byte* data() override { return data_; }
   std::size_t bytes() const override { return bytes_; }
   std::int64_t elements_at_a_time() const override { return at_a_time_; }
-  void use(const Tensor& numbers) override {
+  void use(const Tensor& numbers, Access access) override {
     internal_check(at_a_time_ == 0 || numbers.elements() <= at_a_time_, "too much at a time", numbers.elements());
-    used_.push_back(numbers);
+    used_.push_back({numbers, access});
     if (used_.size() > kStreams) {
-      protect(used_.front(), PROT_NONE);
+      protect(used_.front().numbers, PROT_NONE);
       used_.pop_front();
     }
-    for (const Tensor& one : used_) protect(one, PROT_READ | PROT_WRITE);
+    for (const Used& one : used_) protect(one.numbers, PROT_READ);
+    for (const Used& one : used_) {
+      if (one.access == Access::write) protect(one.numbers, PROT_READ | PROT_WRITE);
+    }
   }
   void rest() override {
     used_.clear();
@@ -62,7 +65,11 @@ class GuardedMemory final : public OffloadedMemory {
   std::size_t bytes_;
   std::int64_t at_a_time_;
   std::byte* data_ = nullptr;
-  std::deque<Tensor> used_;
+  struct Used {
+    Tensor numbers;
+    Access access;
+  };
+  std::deque<Used> used_;
 };
 
 /// Place of an optimizer's states.
@@ -133,12 +140,12 @@ Trained train(const Case& one, const Place& place) {
     ParameterAllGather gathers(grid, store);
     const Buffer memory(*backend.device, 64 << 20);
     Arena scratch("scratch", memory);
-    const std::size_t bytes = Optimizer::offloaded_bytes(store, gathers.shard(), groups);
+    const std::size_t bytes = Optimizer::state_bytes(store, gathers.shard(), groups).offloaded;
     auto offloaded = bytes > 0 ? std::make_unique<GuardedMemory>(bytes, place.at_a_time) : nullptr;
     GuardedMemory* const guarded = offloaded.get();
     Optimizer optimizer(store, groups, *backend.device, *backend.ops, &gathers, &scratch, std::move(offloaded));
     CHECK_ON_RANK(optimizer.offloaded_bytes() == bytes);
-    CHECK_ON_RANK(optimizer.state_bytes() == Optimizer::state_bytes(store, gathers.shard(), groups));
+    CHECK_ON_RANK(optimizer.state_bytes() == Optimizer::state_bytes(store, gathers.shard(), groups).kept);
     optimizer.initialize(3);
     for (std::uint64_t step = 1; step <= 5; ++step) {
       set_gradients(store, step, step == 2 ? 100 : 0.01);
@@ -209,7 +216,7 @@ TEST_CASE("offload: a fraction is whole tensors, from the last one on") {
     OptimizerConfig config;
     config.offload = "host";
     config.offload_fraction = fraction;
-    return Optimizer::offloaded_bytes(store, {}, config);
+    return Optimizer::state_bytes(store, {}, config).offloaded;
   };
   const std::size_t tensor = 100 * 64 * 12;  // master and two moments
   CHECK(bytes(1) == 4 * tensor);
@@ -217,7 +224,7 @@ TEST_CASE("offload: a fraction is whole tensors, from the last one on") {
   CHECK(bytes(0.51) == 3 * tensor);
   CHECK(bytes(0.5) == 2 * tensor);
   CHECK(bytes(0.01) == tensor);
-  CHECK(Optimizer::offloaded_bytes(store, {}, OptimizerConfig{}) == 0);
+  CHECK(Optimizer::state_bytes(store, {}, OptimizerConfig{}).offloaded == 0);
 }
 
 TEST_CASE("offload: a rule without states has nothing to offload") {
@@ -227,7 +234,7 @@ TEST_CASE("offload: a rule without states has nothing to offload") {
   store.allocate(*backend.device, DType::f32);
   OptimizerConfig config{.name = "sgd", .momentum = 0};
   config.offload = "file";
-  CHECK(Optimizer::offloaded_bytes(store, {}, config) == 0);
+  CHECK(Optimizer::state_bytes(store, {}, config).offloaded == 0);
   Optimizer optimizer(store, config, *backend.device, *backend.ops);
   optimizer.initialize(1);
   CHECK(optimizer.state_bytes() == 0);

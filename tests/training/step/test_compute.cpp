@@ -109,7 +109,8 @@ TEST_CASE("compute: a plan for CUDA needs no device and tells the memories apart
     config.run.communication = communication;
     return dry_run(config, 4);
   };
-  const std::string nccl = plan("auto"), staged = plan("mpi"), sentence = "of the host's, through which communication";
+  const std::string nccl = plan("auto"), staged = plan("mpi"),
+                    sentence = "of the host's memory: for staged communication";
   CHECK(nccl.find(sentence) == std::string::npos);
   CHECK(staged.find(sentence) != std::string::npos);
   if (!cuda_build().cuda) {
