@@ -18,6 +18,7 @@ namespace megatron {
 enum class NcclUse {
   awaited,     ///< the next operation on the compute stream waits for them, so at most one such group is in flight
   background,  ///< next to the computation, and next to all others
+  sets,        ///< as `background`, in place of those: copies divide their sums within sets
 };
 
 struct NcclBlocks {
@@ -35,6 +36,9 @@ inline constexpr std::array<NcclBlocks, kGroupCount> kNcclBlocks = {{
     {Group::copies, 16, NcclUse::background},
     {Group::expert, 32, NcclUse::awaited},  // all-to-all
     {Group::expert_copies, 16, NcclUse::background},
+    {Group::shards, 16, NcclUse::sets},
+    {Group::expert_shards, 8, NcclUse::sets},
+    {Group::replicas, 8, NcclUse::sets},
     {Group::control, 2, NcclUse::awaited},   // moves host values alone
     {Group::pipeline, 2, NcclUse::awaited},  // its collectives: scalars. Messages: below
     {Group::model, 2, NcclUse::awaited},     // scalars
@@ -65,12 +69,14 @@ inline constexpr int kFewestMultiprocessors = 108;  ///< among the data-centre G
 
 /// The most blocks of one rank that can be in flight at the same time.
 constexpr int most_nccl_blocks() {
-  int awaited = std::max({kNcclTieBlocks, kNcclScalarBlocks, kNcclRingLanes * kNcclMessageBlocks}), background = 0;
+  int awaited = std::max({kNcclTieBlocks, kNcclScalarBlocks, kNcclRingLanes * kNcclMessageBlocks});
+  int background = 0, sets = 0;
   for (const NcclBlocks& row : kNcclBlocks) {
     if (row.use == NcclUse::awaited) awaited = std::max(awaited, row.blocks);
     if (row.use == NcclUse::background) background += row.blocks;
+    if (row.use == NcclUse::sets) sets += row.blocks;
   }
-  return awaited + background + kNcclMessageLanes * kNcclMessageBlocks;
+  return awaited + std::max(background, sets) + kNcclMessageLanes * kNcclMessageBlocks;
 }
 static_assert(most_nccl_blocks() < kFewestMultiprocessors);
 static_assert([] {

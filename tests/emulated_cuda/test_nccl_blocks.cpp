@@ -40,7 +40,11 @@ void on_every_grid(const Check& check) {
           GridShape shape{.tensor = tensor, .context = context, .data = data, .pipeline = pipeline};
           if (pipeline > 1) shape.ties = {{0, pipeline - 1}, {0, 1}};
           for (shape.kv_replicas = 1; shape.kv_replicas <= tensor; shape.kv_replicas *= 2) {
-            for (shape.expert = 1; shape.expert <= data; shape.expert *= 2) on_every_rank(shape, check);
+            for (shape.expert = 1; shape.expert <= data; shape.expert *= 2) {
+              for (shape.replicas = 1; shape.replicas * shape.expert <= data; shape.replicas *= 2) {
+                on_every_rank(shape, check);
+              }
+            }
           }
         }
       }
@@ -60,6 +64,7 @@ TEST_CASE("NCCL's blocks: what groups get by their role") {
                                     {"copies", 16},
                                     {"expert", 32},
                                     {"expert copies", 16},
+                                    {"replicas", 8},
                                     {"pipeline", 2},
                                     {"model", 2},
                                     {"kv_replicas", 8},
@@ -79,10 +84,13 @@ TEST_CASE("NCCL's blocks: every grid's groups have a row, and fit the GPU") {
       awaited = std::max(awaited, blocks);
     }
     // The sums of gradients and gathers of weights that run next to the layers, and the messages of four directions.
-    int background = nccl_blocks(grid.copies().name());
-    const Communicator& experts = grid.copies(CopyGroup::experts);
-    if (&experts != &grid.copies()) background += nccl_blocks(experts.name());
-    CHECK(background >= 16);
+    const auto blocks = [](const Communicator& dense, const Communicator& experts) {
+      return nccl_blocks(dense.name()) + (&experts != &dense ? nccl_blocks(experts.name()) : 0);
+    };
+    const int whole = blocks(grid.copies(), grid.copies(CopyGroup::experts)),
+              sets = blocks(grid.shards(), grid.shards(CopyGroup::experts)) + nccl_blocks(grid.replicas().name());
+    CHECK(whole >= 16);
+    const int background = grid.shape().replicas > 1 ? std::max(whole, sets) : whole;
     CHECK(awaited + background + kNcclMessageLanes * kNcclMessageBlocks < kFewestMultiprocessors);
   });
 }

@@ -91,6 +91,29 @@ std::vector<Row> divided_gradients() {
       {"weights, groups", 1, 2, 1, kWeights, groups, ""},
       {"gradients, bf16 moments", 1, 4, 1, kGradients, {"optimizer.moments_dtype=bf16"}, ""},
   };
+  const std::vector<std::string> sets = {"optimizer.share_within=2"};
+  const std::vector<Row> within = {
+      {"state, sets, data 4", 1, 4, 1, with(kState, sets), {}, ""},
+      {"state, sets, data 4, pipeline 2",
+       1,
+       4,
+       2,
+       with(with(kState, sets), {"parallel.overlap_gradients=true"}),
+       {},
+       ""},
+      {"gradients, sets, data 4", 1, 4, 1, with(kGradients, sets), {}, ""},
+      {"gradients, sets, tensor 2", 2, 4, 1, with(with(kGradients, sets), sequence), kLlama, ""},
+      {"gradients, sets, pipeline 2, bf16", 1, 4, 2, with(with(kGradients, sets), bf16), {}, ""},
+      {"gradients, sets, context 2", 1, 2, 1, with(with(kGradients, sets), two_contexts), {}, ""},
+      {"gradients, sets, T5", 1, 4, 2, with(kGradients, sets), t5, ""},
+      {"gradients, sets of 4, experts", 1, 8, 1, with(with(kGradients, {"optimizer.share_within=4"}), two_experts),
+       experts, ""},
+      {"gradients, sets, experts with one copy", 1, 4, 1, with(with(kGradients, sets), two_experts), experts, ""},
+  };
+  rows.insert(rows.end(), within.begin(), within.end());
+  add_pair(rows, "sets, one micro-batch", 1, 4, 1, sets, {});
+  add_pair(rows, "sets, bf16, one micro-batch", 2, 4, 1, with(sets, bf16), {});
+  add_pair(rows, "sets, experts, one micro-batch", 1, 4, 1, with(sets, two_experts), experts);
   add_pair(rows, "data 2, one micro-batch", 1, 2, 1, {}, {});
   add_pair(rows, "2 x 2 x 2, one micro-batch", 2, 2, 2, sequence, {});
   add_pair(rows, "bf16, one micro-batch", 1, 4, 1, bf16, {});

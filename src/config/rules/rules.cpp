@@ -326,6 +326,14 @@ std::vector<Violation> check_with_ranks(const Config& config, int ranks) {
                    "the data size is {} / ({}) = {}, which is not divisible by parallel.expert = {}; possible: {}",
                    counted(ranks, "rank"), arithmetic, data, p.expert, divisors(data, p.expert));
   }
+  if (const std::int64_t within = config.optimizer.share_within, copies = p.context * data;
+      within > 0 && config.optimizer.shares().state && copies % within != 0) {
+    violations.add(
+        {"optimizer.share_within"},
+        "optimizer.share_within = {} does not divide the context × data ranks, {} × {}, into equal sets; take "
+        "one of {}",
+        within, p.context, data, divisors(copies, within));
+  }
   check_batches(config, data, violations);
   return violations.take();
 }

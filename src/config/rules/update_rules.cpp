@@ -90,6 +90,36 @@ void check_parameter_groups(const Config& c, Violations& violations) {
   }
 }
 
+/// The first rule of this run that updates matrices as wholes; empty: none does.
+std::string matrix_rule_of(const Config& c) {
+  std::vector<std::string> names = {c.optimizer.name};
+  for (const ParameterGroupConfig& group : c.optimizer_groups) names.push_back(settings_of(c.optimizer, group).name);
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [](const std::string& name) { return row_named(kUpdateRules, name).needs_matrices; });
+  return found == names.end() ? "" : *found;
+}
+
+void check_share_within(const Config& c, Violations& violations) {
+  const std::int64_t within = c.optimizer.share_within, least = c.parallel.context * c.parallel.expert;
+  if (within == 0 || !c.optimizer.shares().state) return;
+  if (within == 1) {
+    violations.add({"optimizer.share_within", "optimizer.share"},
+                   "optimizer.share_within = 1 shares nothing; take share = \"none\", or 2 and more");
+  } else if (within % least != 0) {
+    violations.add(
+        {"optimizer.share_within", "parallel.context", "parallel.expert"},
+        "optimizer.share_within = {} is no multiple of parallel.context × parallel.expert = {} × {}: a set of "
+        "ranks that share has whole samples and all experts",
+        within, c.parallel.context, c.parallel.expert);
+  }
+  if (const std::string name = matrix_rule_of(c); !name.empty()) {
+    violations.add({"optimizer.share_within", "optimizer.name"},
+                   "optimizer.share_within = {} with the rule \"{}\": whole matrices are shared out among all copies; "
+                   "leave it out",
+                   within, name);
+  }
+}
+
 // Refusals of what needs a layer's whole gradients after its backward of a micro-batch, or its weights between passes.
 void check_share(const Config& c, Violations& violations) {
   if (!c.optimizer.shares().gradients) return;
@@ -108,16 +138,12 @@ void check_share(const Config& c, Violations& violations) {
         "parallel.schedule = \"{}\" makes some of them later; take share = \"state\", or schedule = \"1f1b\"",
         c.optimizer.share, c.parallel.schedule);
   }
-  std::vector<std::string> names = {c.optimizer.name};
-  for (const ParameterGroupConfig& group : c.optimizer_groups) names.push_back(settings_of(c.optimizer, group).name);
-  for (const std::string& name : names) {
-    if (!row_named(kUpdateRules, name).needs_matrices) continue;
+  if (const std::string name = matrix_rule_of(c); !name.empty()) {
     violations.add(
         {"optimizer.share", "optimizer.name"},
         "optimizer.share = \"{}\" gives each rank a part of a matrix' gradient, and the rule \"{}\" needs it "
         "whole; take share = \"state\"",
         c.optimizer.share, name);
-    return;
   }
 }
 
@@ -170,6 +196,7 @@ void check_update(const Config& config, Violations& violations) {
   check_weight_decay(config, violations);
   check_scaling(config, violations);
   check_share(config, violations);
+  check_share_within(config, violations);
   check_parameter_groups(config, violations);
   check_precision(config, violations);
   check_loss(config, violations);

@@ -151,12 +151,17 @@ struct OptimizerConfig {
   std::string scaling = "none";
   std::string moments_dtype = "fp32";
   std::string share = "none";
+  std::int64_t share_within = 0;  // copies; 0: all
   std::string offload = "none";
   double offload_fraction = 1;
   std::string offload_folder = {};  // empty: run.directory
 
   double momentum_or_default() const { return momentum.value_or(row_named(kUpdateRules, name).momentum); }
   const ShareRow& shares() const { return row_named(kShares, share); }
+  /// Sets of copies that each have all of what is shared.
+  std::int64_t sets_that_share(std::int64_t copies) const {
+    return shares().state && share_within > 0 ? copies / share_within : 1;
+  }
   DType moments() const { return moments_dtype == "bf16" ? DType::bf16 : DType::f32; }
   bool operator==(const OptimizerConfig&) const = default;
 };

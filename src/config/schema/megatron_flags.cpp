@@ -109,6 +109,8 @@ constexpr MegatronFlag kParallel[] = {
     {"--zero-stage", "optimizer.share", "0 is none, 1 is state, 2 is gradients, 3 is weights"},
     {"--data-parallel-sharding-strategy", "optimizer.share",
      "no_shard is none, optim is state, optim_grads is gradients, optim_grads_params is weights"},
+    {"--num-distributed-optimizer-instances", "optimizer.share_within",
+     "in ranks of an instance: context × data ranks over instances"},
     {"--use-megatron-fsdp", "optimizer.share", "as --data-parallel-sharding-strategy says"},
     {"--use-torch-fsdp2", "optimizer.share", "weights"},
     {"--overlap-grad-reduce", "parallel.overlap_gradients", "true"},

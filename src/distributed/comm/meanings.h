@@ -54,9 +54,13 @@ inline constexpr Partial kLossesOfCopies{"losses of a copy's samples", Group::co
 inline constexpr Replicated kEvaluatedLosses{"losses of an evaluation", Group::world};
 inline constexpr Partial kScores{"scores of a rank's samples", Group::world, Reduce::sum, Equal::by_chance};
 
-// Gradients: over the copies all of them, then by their parameters' records.
+// Gradients: over the copies all of them, where these divide them first within a set and then over the sets; then by
+// their parameters' records.
 inline constexpr Partial kGradients{"gradients of a copy's samples", Group::copies};
 inline constexpr Partial kExpertGradients{"gradients of experts", Group::expert_copies};
+inline constexpr Partial kDividedGradients{"gradients of a copy's samples, to be divided", Group::shards};
+inline constexpr Partial kDividedExpertGradients{"gradients of experts, to be divided", Group::expert_shards};
+inline constexpr Partial kSumsOfSet{"a part of the gradients of a set of copies", Group::replicas};
 inline constexpr Partial kPartialGradients{"gradients of parameters that tensor ranks each use a part of",
                                            Group::tensor};
 inline constexpr Partial kSharedHeadGradients{"gradients of keys and values that tensor ranks share",
@@ -64,10 +68,11 @@ inline constexpr Partial kSharedHeadGradients{"gradients of keys and values that
 inline constexpr Partial kTiedGradients{"gradients of a parameter that stages share", Group::tie};
 inline constexpr Replicated kSummedGradients{"gradients of all copies", Group::copies};
 inline constexpr Replicated kSummedExpertGradients{"gradients of experts of all copies", Group::expert_copies};
-inline constexpr Divided kPartOfSums{"a copy's part of the gradients of all", Group::copies, Reduce::sum,
+inline constexpr Divided kPartOfSums{"a copy's part of the gradients of all", Group::shards, Reduce::sum,
                                      Equal::by_chance};
-inline constexpr Divided kPartOfExpertSums{"a copy's part of the gradients of experts of all", Group::expert_copies,
+inline constexpr Divided kPartOfExpertSums{"a copy's part of the gradients of experts of all", Group::expert_shards,
                                            Reduce::sum, Equal::by_chance};
+inline constexpr Replicated kPartOfAllSets{"a part of the gradients of all copies", Group::replicas};
 inline constexpr Replicated kWholeGradients{"gradients that all tensor ranks have", Group::tensor};
 inline constexpr Replicated kWholeHeadGradients{"gradients of shared keys and values, of all ranks",
                                                 Group::kv_replicas};
@@ -79,11 +84,11 @@ inline constexpr Partial kExpertSquares{"squares of a rank's experts", Group::ex
 inline constexpr Partial kCopySums{"squares and losses of a copy", Group::copies};
 inline constexpr Replicated kVerdict{"norm and flags of an update", Group::world};
 inline constexpr Divided kMatrixParts{"parts of matrices", Group::tensor, Reduce::sum, Equal::by_chance};
-inline constexpr Divided kNewWeights{"a rank's part of new weights", Group::copies, Reduce::sum, Equal::by_chance};
-inline constexpr Divided kNewExpertWeights{"a rank's part of experts' new weights", Group::expert_copies, Reduce::sum,
+inline constexpr Divided kNewWeights{"a rank's part of new weights", Group::shards, Reduce::sum, Equal::by_chance};
+inline constexpr Divided kNewExpertWeights{"a rank's part of experts' new weights", Group::expert_shards, Reduce::sum,
                                            Equal::by_chance};
-inline constexpr Own kOwnersWeights{"new weights of the rank that updates them", Group::copies};
-inline constexpr Own kOwnersExpertWeights{"new weights of experts of the rank that updates them", Group::expert_copies};
+inline constexpr Own kOwnersWeights{"new weights of the rank that updates them", Group::shards};
+inline constexpr Own kOwnersExpertWeights{"new weights of experts of the rank that updates them", Group::expert_shards};
 
 // Between stages.
 inline constexpr Own kStageOutput{"a stage's output", Group::pipeline};

@@ -33,6 +33,14 @@ int copy_rank(CopyGroup group, const GridCoordinates& at, const GridShape& shape
   return data * shape.context + at.context;
 }
 
+int shard_rank(CopyGroup group, const GridCoordinates& at, const GridShape& shape) {
+  return copy_rank(group, at, shape) % shape.shards(group);
+}
+
+int replica_rank(const GridCoordinates& at, const GridShape& shape) {
+  return at.data / shape.data_of_replica();
+}
+
 namespace {
 
 enum class Carries { tensors, decisions };
@@ -43,23 +51,47 @@ struct GroupRow {
   const char* name;
   Carries carries;
   void (*to_first)(GridCoordinates& at, const GridShape& shape);
-  std::optional<Group> same_as = {};  ///< the row above whose communicator it is where the members are the same
+  std::vector<Group> same_as = {};  ///< the rows above whose communicator it is where the members are the same
 };
 
-constexpr std::array<GroupRow, kGroupCount> kRows = {{
+const std::array<GroupRow, kGroupCount> kRows = {{
     {Group::tensor, "tensor", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.tensor = 0; }},
     {Group::context, "context", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.context = 0; }},
     {Group::data, "data", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.data = 0; }},
-    {Group::copies, "copies", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.context = at.data = 0; },
-     Group::data},
+    {Group::copies,
+     "copies",
+     Carries::tensors,
+     [](GridCoordinates& at, const GridShape&) { at.context = at.data = 0; },
+     {Group::data}},
     {Group::expert, "expert", Carries::tensors,
      [](GridCoordinates& at, const GridShape& shape) { at.data -= at.data % shape.expert; }},
-    {Group::expert_copies, "expert copies", Carries::tensors,
+    {Group::expert_copies,
+     "expert copies",
+     Carries::tensors,
      [](GridCoordinates& at, const GridShape& shape) {
        at.context = 0;
        at.data %= shape.expert;
      },
-     Group::copies},
+     {Group::copies}},
+    {Group::shards,
+     "shards",
+     Carries::tensors,
+     [](GridCoordinates& at, const GridShape& shape) {
+       at.context = 0;
+       at.data -= at.data % shape.data_of_replica();
+     },
+     {Group::copies}},
+    {Group::expert_shards,
+     "expert shards",
+     Carries::tensors,
+     [](GridCoordinates& at, const GridShape& shape) {
+       at.context = 0;
+       const int within = at.data % shape.data_of_replica();
+       at.data += within % shape.expert - within;
+     },
+     {Group::expert_copies, Group::shards}},
+    {Group::replicas, "replicas", Carries::tensors,
+     [](GridCoordinates& at, const GridShape& shape) { at.data %= shape.data_of_replica(); }},
     {Group::control, "control", Carries::decisions, [](GridCoordinates& at, const GridShape&) { at.data = 0; }},
     {Group::pipeline, "pipeline", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.pipeline = 0; }},
     {Group::model, "model", Carries::tensors,
@@ -67,12 +99,6 @@ constexpr std::array<GroupRow, kGroupCount> kRows = {{
     {Group::kv_replicas, "kv_replicas", Carries::tensors,
      [](GridCoordinates& at, const GridShape& shape) { at.tensor -= at.tensor % shape.kv_replicas; }},
 }};
-static_assert([] {
-  for (std::size_t i = 0; i < kRows.size(); ++i) {
-    if (kRows[i].group != static_cast<Group>(i)) return false;
-  }
-  return true;
-}());
 
 /// By rank: its group's first member. Ranks within a group keep the world's order, which is ascending along every axis.
 template <class ToFirst>
@@ -154,6 +180,8 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
          "process grid data {} is not divisible by expert {}: parallel.expert data ranks share a layer's experts out; "
          "choose a divisor of the data size",
          shape.data, shape.expert);
+  internal_check(shape.replicas > 0 && shape.data % (shape.replicas * shape.expert) == 0,
+                 "sets of copies that share are equal, of whole sets of experts", shape.replicas, shape.data);
   internal_check(shape.kv_replicas > 0 && shape.tensor % shape.kv_replicas == 0,
                  "tensor ranks that share parts are equally many of each", shape.tensor, shape.kv_replicas);
   at_ = coordinates_of(world.rank(), shape);
@@ -165,8 +193,11 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
   for (const GroupRow& row : kRows) {
     const std::vector<int> colours = colours_of_row(row);
     Communicator*& place = by_group_[static_cast<std::size_t>(row.group)];
-    if (row.same_as && colours == colours_of_row(kRows[static_cast<std::size_t>(*row.same_as)])) {
-      place = &of(*row.same_as);
+    const auto same = std::find_if(row.same_as.begin(), row.same_as.end(), [&](Group above) {
+      return colours == colours_of_row(kRows[static_cast<std::size_t>(above)]);
+    });
+    if (same != row.same_as.end()) {
+      place = &of(*same);
       continue;
     }
     place = &add((row.carries == Carries::tensors ? tensors : world).split_known(colours, row.name));

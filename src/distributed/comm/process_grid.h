@@ -28,6 +28,9 @@ struct GridShape {
   int tensor = 1, context = 1, data = 1, pipeline = 1;
   int kv_replicas = 1;  ///< neighbouring tensor ranks that hold the same part of what has fewer parts than ranks
   int expert = 1;       ///< consecutive data ranks that share each layer's experts out; divides `data`
+  /// Sets of consecutive copies that each have all of the optimizer's state, where copies divide it: 1, or more where
+  /// sets are smaller than all (hybrid sharding). Divides data / expert.
+  int replicas = 1;
   /// Sets of stages, each ascending, that hold copies of the same parameters: the model says which.
   std::vector<std::vector<int>> ties = {};
 
@@ -36,6 +39,9 @@ struct GridShape {
   int copies(CopyGroup group = CopyGroup::dense) const {
     return context * data / (group == CopyGroup::experts ? expert : 1);
   }
+  /// Ranks of ProcessGrid::shards(group).
+  int shards(CopyGroup group = CopyGroup::dense) const { return copies(group) / replicas; }
+  int data_of_replica() const { return data / replicas; }  ///< data ranks of a set
 };
 
 struct GridCoordinates {
@@ -46,6 +52,9 @@ GridCoordinates coordinates_of(int rank, const GridShape& shape);
 int rank_of(const GridCoordinates& at, const GridShape& shape);
 /// The rank within ProcessGrid::copies(group).
 int copy_rank(CopyGroup group, const GridCoordinates& at, const GridShape& shape);
+/// The rank within ProcessGrid::shards(group), and within replicas().
+int shard_rank(CopyGroup group, const GridCoordinates& at, const GridShape& shape);
+int replica_rank(const GridCoordinates& at, const GridShape& shape);
 
 /// The name of a group's communicators; of a tie, without its index. A group that has another's members may be that
 /// one, and have its name.
@@ -71,12 +80,18 @@ class ProcessGrid {
   Communicator& model() const { return of(Group::model); }              ///< tensor × pipeline: one whole model
   Communicator& kv_replicas() const { return of(Group::kv_replicas); }  ///< tensor ranks that share parts, or alone
   Communicator& expert() const { return of(Group::expert); }            ///< data ranks that share the experts out
-  /// Ranks that hold the same part of a parameter, each with a part of its gradient. They share the optimizer's state
-  /// and the writing of checkpoints out. Of dense parameters context × data; while context is 1 this is data() itself.
+  /// Ranks that hold the same part of a parameter, each with a part of its gradient. They share the writing of
+  /// checkpoints out. Of dense parameters context × data; while context is 1 this is data() itself.
   /// Of experts those of them with the same experts; while expert is 1 the same communicator.
   Communicator& copies(CopyGroup group = CopyGroup::dense) const {
     return of(group == CopyGroup::experts ? Group::expert_copies : Group::copies);
   }
+  /// The copies that divide the optimizer's state among them: all, or a set of consecutive ones.
+  Communicator& shards(CopyGroup group = CopyGroup::dense) const {
+    return of(group == CopyGroup::experts ? Group::expert_shards : Group::shards);
+  }
+  /// The copies that have the same part of it, one of each set.
+  Communicator& replicas() const { return of(Group::replicas); }
   /// The stages of shape().ties[index], ascending; this rank alone where its stage is none of them.
   Communicator& tie(int index) const;
   int ties() const { return static_cast<int>(ties_.size()); }

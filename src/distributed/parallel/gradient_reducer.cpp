@@ -50,21 +50,30 @@ void GradientReducer::reduce_from(int parameter) {
     const std::size_t bucket = --not_started_;
     const Bucket& whole = store_.buckets()[bucket];
     if (whole.unit != kNone) continue;  // a GradientRing's
-    Communicator& copies = grid_.copies(whole.copies);
-    const Partial& said = whole.copies == CopyGroup::experts ? kExpertGradients : kGradients;
+    const bool experts = whole.copies == CopyGroup::experts;
     const Tensor gradients = store_.made_gradients(whole);
-    if (!store_.sharded() || !whole.equal_parts) {
-      sums_[bucket] = copies.start_all_reduce(gradients, said);
-    } else {
-      const FlatRange part = store_.part_of(bucket, shard_);
-      sums_[bucket] = copies.start_reduce_scatter(gradients, store_.made_gradients(part), said);
+    if (!has_parts(whole)) {
+      sums_[bucket] = grid_.copies(whole.copies).start_all_reduce(gradients, experts ? kExpertGradients : kGradients);
+      continue;
     }
+    const FlatRange part = store_.part_of(bucket, shard_);
+    sums_[bucket] = grid_.shards(whole.copies)
+                        .start_reduce_scatter(gradients, store_.made_gradients(part),
+                                              experts ? kDividedExpertGradients : kDividedGradients);
+    if (grid_.replicas().size() == 1) continue;
+    // The part of the bucket before has had this one's backward to arrive.
+    sum_over_replicas();
+    within_set_ = bucket;
   }
   grid_.copies().progress();  // moves every copy group: they share their transport
 }
 
 void GradientReducer::finish(Ops& ops, Arena& scratch) {
   reduce_from(0);
+  sum_over_replicas();
+  for (std::size_t i = sums_.size(); grid_.replicas().size() > 1 && i-- > 0;) {
+    if (store_.buckets()[i].unit != kNone) start_over_replicas(i);
+  }
   for (std::size_t i = sums_.size(); i-- > 0;) sums_[i].wait();
   not_started_ = sums_.size();
   const bool checked = grid_.world().checked();
@@ -76,10 +85,21 @@ void GradientReducer::finish(Ops& ops, Arena& scratch) {
   for (std::size_t i = 0; store_.sharded() && i < store_.buckets().size(); ++i) {
     const Bucket& bucket = store_.buckets()[i];
     if (!bucket.equal_parts) continue;
-    const FlatRange part = store_.part_of(i, shard_);
-    grid_.copies(bucket.copies)
-        .expects(store_.gradients_of(part), bucket.copies == CopyGroup::experts ? kPartOfExpertSums : kPartOfSums);
+    const Tensor part = store_.gradients_of(store_.part_of(i, shard_));
+    grid_.shards(bucket.copies).expects(part, bucket.copies == CopyGroup::experts ? kPartOfExpertSums : kPartOfSums);
+    grid_.replicas().expects(part, kPartOfAllSets);
   }
+}
+
+void GradientReducer::sum_over_replicas() {
+  if (!within_set_) return;
+  sums_[*within_set_].wait();
+  start_over_replicas(*within_set_);
+  within_set_.reset();
+}
+
+void GradientReducer::start_over_replicas(std::size_t bucket) {
+  sums_[bucket] = grid_.replicas().start_all_reduce(store_.gradients_of(store_.part_of(bucket, shard_)), kSumsOfSet);
 }
 
 void GradientReducer::sum_other_groups(Ops& ops, Arena& scratch) const {

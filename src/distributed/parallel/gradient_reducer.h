@@ -2,6 +2,7 @@
 // gradient. Afterwards every one of them has the same gradient, bit for bit. In place in store.gradients().
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "distributed/comm/process_grid.h"
@@ -12,8 +13,9 @@ namespace megatron {
 /// The copies come first, each bucket over those of its group, while the backward still runs if reduce_from() is called
 /// (it runs against the order of declaration); then the other groups, in the order in which the constructor adds them.
 /// The sums are the same numbers either way. With shards (distributed optimizer) each rank of the copies gets only the
-/// sums for the shard that it updates, or all where parts are unequal. Layers' gradients that copies divide are summed
-/// by a GradientRing before: here over the other groups alone.
+/// sums for the shard that it updates, or all where parts are unequal: first those of its set of copies, then, where
+/// there are several sets, of all. Layers' gradients that copies divide are summed within a set by a GradientRing
+/// before: here over the sets and the other groups alone.
 class GradientReducer {
  public:
   /// The store must be allocated; both must outlive the reducer.
@@ -47,12 +49,17 @@ class GradientReducer {
   template <class Selects>
   void add_axis(Communicator& group, const Partial& said, const std::vector<FlatRange>& owned, const Selects& selects);
 
+  bool has_parts(const Bucket& bucket) const { return store_.sharded() && bucket.equal_parts; }
+  void sum_over_replicas();
+  void start_over_replicas(std::size_t bucket);
+
   const ProcessGrid& grid_;
   const ParameterStore& store_;
   Shard shard_;
-  std::vector<Pending> sums_;  // by bucket; started from the back
-  std::size_t not_started_;    // a count from the first
-  std::vector<Axis> axes_;     // groups of more than one rank, in the order of their sums
+  std::vector<Pending> sums_;              // by bucket; started from the back
+  std::size_t not_started_;                // a count from the first
+  std::optional<std::size_t> within_set_;  // the bucket that is yet to be summed over the sets of copies
+  std::vector<Axis> axes_;                 // groups of more than one rank, in the order of their sums
 };
 
 }  // namespace megatron

@@ -35,9 +35,10 @@ void GradientRing::end(int parameter) {
   if (look_) return look_(layer);
   for (std::size_t i = layer.first_bucket + layer.buckets; i-- > layer.first_bucket;) {
     const Bucket& whole = store_.buckets()[i];
-    sums_[i] = grid_.copies(whole.copies)
-                   .start_reduce_scatter(store_.made_gradients(whole), store_.made_gradients(store_.part_of(i, shard_)),
-                                         whole.copies == CopyGroup::experts ? kExpertGradients : kGradients);
+    sums_[i] =
+        grid_.shards(whole.copies)
+            .start_reduce_scatter(store_.made_gradients(whole), store_.made_gradients(store_.part_of(i, shard_)),
+                                  whole.copies == CopyGroup::experts ? kDividedExpertGradients : kDividedGradients);
   }
   const auto unit = static_cast<std::size_t>(store_.at(parameter).unit);
   in_flight_[unit % in_flight_.size()] = &layer;

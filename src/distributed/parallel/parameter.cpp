@@ -7,12 +7,12 @@
 
 namespace megatron {
 
-Shards all_copies(const GridShape& shape) {
-  return {shape.copies(CopyGroup::dense), shape.copies(CopyGroup::experts)};
+Shards shards_of(const GridShape& shape) {
+  return {shape.shards(CopyGroup::dense), shape.shards(CopyGroup::experts)};
 }
 
 Shard shard_at(const GridCoordinates& at, const GridShape& shape) {
-  return {copy_rank(CopyGroup::dense, at, shape), copy_rank(CopyGroup::experts, at, shape)};
+  return {shard_rank(CopyGroup::dense, at, shape), shard_rank(CopyGroup::experts, at, shape)};
 }
 
 int ParameterStore::declare(Parameter parameter, bool adjacent) {

@@ -139,7 +139,7 @@ struct DividedLayer : FlatRange {
   std::int64_t whole = 0;  ///< where it is whole, at times, in gradients(), and so in values(): a buffer of the ring
 };
 
-/// How many ranks of each copy group divide the optimizer's state among them: 1, or all.
+/// How many ranks of each copy group divide the optimizer's state among them: 1, or those of ProcessGrid::shards().
 struct Shards {
   int dense = 1, experts = 1;
   bool gradients = false;  ///< whether they also divide the sums of layers' gradients
@@ -153,8 +153,7 @@ struct Shard {
   int of(CopyGroup group) const { return group == CopyGroup::experts ? experts : dense; }
 };
 
-/// Every rank of each copy group.
-Shards all_copies(const GridShape& shape);
+Shards shards_of(const GridShape& shape);
 Shard shard_at(const GridCoordinates& at, const GridShape& shape);
 
 class ParameterStore {

@@ -26,20 +26,20 @@ void ParameterAllGather::start(std::size_t bucket) {
   }
   internal_check(bucket == started_, "buckets are gathered in their order", bucket, started_);
   const Bucket& whole = store_.buckets()[bucket];
-  Communicator& copies = grid_.copies(whole.copies);
+  Communicator& shards = grid_.shards(whole.copies);
   const bool experts = whole.copies == CopyGroup::experts;
   const auto values = [&](const FlatRange& range) { return store_.read_values(range); };
   std::vector<Pending>& pending = gathers_[bucket];
   if (store_.divides_weights_of(whole)) {
     ring_->renew(whole);
   } else if (whole.equal_parts) {
-    pending.push_back(copies.start_all_gather(values(store_.part_of(bucket, shard())), values(whole),
+    pending.push_back(shards.start_all_gather(values(store_.part_of(bucket, shard())), values(whole),
                                               experts ? kNewExpertWeights : kNewWeights));
   } else {
     for (std::size_t owner = 0; owner < whole.owned.size(); ++owner) {
       const FlatRange& range = whole.owned[owner];
       if (range.count == 0) continue;
-      pending.push_back(copies.start_broadcast(values(range), static_cast<int>(owner),
+      pending.push_back(shards.start_broadcast(values(range), static_cast<int>(owner),
                                                experts ? kOwnersExpertWeights : kOwnersWeights));
     }
   }

@@ -29,7 +29,7 @@ void WeightRing::gather(int unit) {
   for (std::size_t i = layer.first_bucket; i < layer.first_bucket + layer.buckets; ++i) {
     const Bucket& whole = store_.buckets()[i];
     if (!store_.divides_weights_of(whole)) continue;
-    held.pending.push_back(grid_.copies(whole.copies)
+    held.pending.push_back(grid_.shards(whole.copies)
                                .start_all_gather(store_.values_of(store_.part_of(i, shard_)), store_.read_values(whole),
                                                  whole.copies == CopyGroup::experts ? kNewExpertWeights : kNewWeights));
   }

@@ -89,8 +89,8 @@ class BenchmarkJob {
     const ProcessGrid& grid = job_.grid();
     job_.timers().set_ranges(backend().ops->ranges());
     meter_.timers = &job_.timers();
-    for (Communicator* group :
-         {&grid.tensor(), &grid.expert(), &grid.copies(), &grid.copies(CopyGroup::experts), &grid.model()}) {
+    for (Communicator* group : {&grid.tensor(), &grid.expert(), &grid.copies(), &grid.copies(CopyGroup::experts),
+                                &grid.shards(), &grid.shards(CopyGroup::experts), &grid.replicas(), &grid.model()}) {
       group->set_meter(&meter_);
     }
   }

@@ -174,20 +174,28 @@ std::string describe_failure(const Config& config) {
 // The cost of dividing gradients, and weights, which grows with the micro-batches.
 std::string describe_share(const Config& config) {
   const ShareRow& share = config.optimizer.shares();
-  const auto m = static_cast<double>(micro_batches_per_step(config)),
-             copies = static_cast<double>(config.parallel.data * config.parallel.context);
-  if (!share.gradients || copies == 1) return "";
+  const GridShape shape = grid_shape(config);
+  const auto m = static_cast<double>(micro_batches_per_step(config)), copies = static_cast<double>(shape.shards());
+  std::string sets;
+  if (shape.replicas > 1) {
+    sets = fmt::format(
+        "share     {} sets of {} ranks; to another set a rank sends {:.3g} numbers for each parameter, once a step\n",
+        shape.replicas, shape.shards(), 2.0 * (shape.replicas - 1) / shape.replicas / copies);
+  }
+  if (!share.gradients || copies == 1) return sets;
   const double others = (copies - 1) / copies;  // copies that a part is sent to
   const ShareTraffic step{
       .micro_batches = m,
       .layers = static_cast<double>(config.model.all_layers()) / static_cast<double>(config.parallel.pipeline),
       .forwards_in_a_row = schedule_named(config.parallel.schedule).in_flight(1, m, 1)};
-  return fmt::format(
-      "share     {} of at most {} layers at a time are whole; in a step of {:g} micro-batches a rank sends "
-      "{:.3g} numbers for each parameter of a layer that all copies have, where optimizer.share = \"state\" sends "
-      "{:.3g}\n",
-      share.weights ? "weights and gradients" : "gradients", ParameterStore::kRingBuffers, m,
-      others * share.traffic(step), others * row_named(kShares, "state").traffic(step));
+  return sets +
+         fmt::format(
+             "share     {} of at most {} layers at a time are whole; in a step of {:g} micro-batches a rank sends "
+             "{:.3g} numbers for each parameter of a layer that all copies have, where optimizer.share = \"state\" "
+             "sends "
+             "{:.3g}\n",
+             share.weights ? "weights and gradients" : "gradients", ParameterStore::kRingBuffers, m,
+             others * share.traffic(step), others * row_named(kShares, "state").traffic(step));
 }
 
 // The part of the optimizer's state that is elsewhere, and the price of that.

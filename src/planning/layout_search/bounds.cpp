@@ -99,9 +99,9 @@ double LayoutBounds::bytes(const Config& config) {
   const double in_flight =
       equal ? std::min<double>(shape.pipeline, static_cast<double>(micro_batches_per_step(config))) : 0;
   const ShareRow& share = config.optimizer.shares();
-  const double weights = layer->weights / share.parts_of_weights(shape.copies()),
-               gradients = layer->gradients / share.parts_of_gradients(shape.copies()),
-               optimizer = layer->optimizer / share.parts_of_state(shape.copies());
+  const double weights = layer->weights / share.parts_of_weights(shape.shards()),
+               gradients = layer->gradients / share.parts_of_gradients(shape.shards()),
+               optimizer = layer->optimizer / share.parts_of_state(shape.shards());
   return layers * (weights + gradients + optimizer + in_flight * layer->activations);
 }
 

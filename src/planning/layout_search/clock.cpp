@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "distributed/comm/process_grid.h"
+
 namespace megatron {
 
 const char* name_of(Cost cost) {
@@ -55,7 +57,10 @@ const SecondsByBytes* measured_collective(Verb verb, const GroupFacts& group, co
 Cost cost_of_group(const std::string& name) {
   if (name == "tensor") return Cost::tensor;
   if (name == "expert") return Cost::experts;
-  if (name == "data" || name == "copies" || name == "expert copies") return Cost::copies;
+  for (const Group group :
+       {Group::data, Group::copies, Group::expert_copies, Group::shards, Group::expert_shards, Group::replicas}) {
+    if (name == name_of(group)) return Cost::copies;
+  }
   return Cost::other;
 }
 

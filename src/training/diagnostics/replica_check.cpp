@@ -115,6 +115,7 @@ ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store,
          return slice.parameter->tensor == Placement::replica || slice.parameter->tensor == Placement::partial;
        }},
       {&grid.kv_replicas(), [](const Slice& slice) { return slice.parameter->tensor == Placement::kv_replicated; }},
+      {&grid.replicas(), [](const Slice& slice) { return slice.over_replicas; }},
   };
   if (Communicator& experts = grid.copies(CopyGroup::experts); &experts != &grid.copies()) {
     holders_.push_back({&experts, held_by(experts)});
@@ -124,13 +125,13 @@ ReplicaCheck::ReplicaCheck(const ProcessGrid& grid, const ParameterStore& store,
   }
   for (const Parameter& parameter : store.all()) {
     const bool divided = store.divides_weights_of(store.bucket_of(parameter));
-    if (!divided) add({&parameter, parameter.value, "", true});
+    if (!divided) add({&parameter, parameter.value, "", true, false});
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
-      if (divided) add({&parameter, store.values_of(part), which_elements(parameter, part), false});
+      if (divided) add({&parameter, store.values_of(part), which_elements(parameter, part), false, true});
       add_state(parameter, part, optimizer, store.sharded());
     }
   }
-  for (const ModelState& state : store.states()) add({&state, state.value, "", true});
+  for (const ModelState& state : store.states()) add({&state, state.value, "", true, false});
 }
 
 void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, const Optimizer& optimizer,
@@ -138,10 +139,10 @@ void ReplicaCheck::add_state(const Parameter& parameter, const FlatRange& part, 
   const Optimizer::State state = optimizer.state(part);
   const std::string which = shared_out ? which_elements(parameter, part) : "";
   if (optimizer.has_master_copy()) {
-    add({&parameter, state.master, fmt::format(" (fp32 master{})", which), !shared_out});
+    add({&parameter, state.master, fmt::format(" (fp32 master{})", which), !shared_out, shared_out});
   }
   for (const auto& [name, numbers] : state.states) {
-    add({&parameter, numbers, fmt::format(" (state {}{})", name, which), false});
+    add({&parameter, numbers, fmt::format(" (state {}{})", name, which), false, shared_out});
   }
 }
 

@@ -36,8 +36,8 @@ class ReplicaCheck {
   struct Slice {
     const Parameter* parameter;
     ConstTensor values;
-    std::string of;    ///< " (fp32 master)", or nothing
-    bool over_copies;  ///< the grid's copies are to have the same
+    std::string of;                   ///< " (fp32 master)", or nothing
+    bool over_copies, over_replicas;  ///< the grid's copies, or those of another set, are to have the same
     std::uint64_t hash = 0;
   };
   /// A group, and the slices that are the same on all its ranks.

@@ -127,6 +127,7 @@ void log_banner(Log& log, Communicator& world, const RunEnvironment& environment
   const std::vector<std::string> code_paths = world.gather_texts(chosen_code_path(), 0);
   if (!log.enabled()) return;
   if (std::string mixed = code_path_warning(hosts, code_paths); !mixed.empty()) warnings.push_back(std::move(mixed));
+  if (std::string apart = sets_on_hosts_warning(config, hosts); !apart.empty()) warnings.push_back(std::move(apart));
   const std::set<std::string> distinct(hosts.begin(), hosts.end());
   log.info("megatron_train {}", environment.version);
   log.info("hosts     {} on {}: {}", counted(world.size(), "rank"),

@@ -57,15 +57,17 @@ bool UpdateStep::norm_over_experts() const {
   return grid_.shape().expert > 1 && !optimizer_.sharded();
 }
 
-// Each of the ranks that share experts out counts its own, and the first counts what is the same on all.
+// Each of the ranks that share experts out counts its own, and the first counts what is the same on all. Sets of copies
+// have the same parts, which one of them counts.
 void UpdateStep::add_squares() {
   const Tensor counted = tensors_.sums.slice(0, 0, 1);
   const bool first = grid_.expert().rank() == 0;
+  optimizer_.add_squares_of_copies(tensors_.sums.slice(0, 1, 1));
+  if (grid_.replicas().rank() > 0) return;
   optimizer_.add_counted_squares(CopyGroup::experts, counted);
   if (norm_over_experts() && !first) ops_.copy(counted, tensors_.model_square_sum);
   optimizer_.add_counted_squares(CopyGroup::dense, counted);
   if (norm_over_experts() && first) ops_.copy(counted, tensors_.model_square_sum);
-  optimizer_.add_squares_of_copies(tensors_.sums.slice(0, 1, 1));
 }
 
 void UpdateStep::sum_up(ConstTensor losses, const StepCounts& counted) {
@@ -140,9 +142,11 @@ double UpdateStep::parameter_norm() {
   const Tensor total = tensors_.model_square_sum;
   optimizer_.wait_for_values();  // the sum over the copies must not overtake their gathers
   ops_.fill(total, 0);
-  optimizer_.add_counted_squares_of_masters(CopyGroup::experts, total);
-  if (!norm_over_experts() || grid_.expert().rank() == 0) {
-    optimizer_.add_counted_squares_of_masters(CopyGroup::dense, total);
+  if (grid_.replicas().rank() == 0) {
+    optimizer_.add_counted_squares_of_masters(CopyGroup::experts, total);
+    if (!norm_over_experts() || grid_.expert().rank() == 0) {
+      optimizer_.add_counted_squares_of_masters(CopyGroup::dense, total);
+    }
   }
   grid_.model().all_reduce(total, kModelSums);
   if (norm_over_experts()) grid_.expert().all_reduce(total, kExpertSquares);

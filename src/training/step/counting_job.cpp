@@ -26,7 +26,8 @@ CountingJob::CountingJob(const Config& config, const GridShape& shape, const Gri
                                 : Backend(std::move(device), listener->around(std::move(counting)));
   for (Communicator* group : {&grid.tensor(), &grid.context(), &grid.expert(), &grid.pipeline()})
     group->set_meter(&passes);
-  for (Communicator* group : {&grid.copies(), &grid.copies(CopyGroup::experts), &grid.kv_replicas()}) {
+  for (Communicator* group : {&grid.copies(), &grid.copies(CopyGroup::experts), &grid.shards(),
+                              &grid.shards(CopyGroup::experts), &grid.replicas(), &grid.kv_replicas()}) {
     group->set_meter(&sums);
   }
   for (int tie = 0; tie < grid.ties(); ++tie) grid.tie(tie).set_meter(&sums);

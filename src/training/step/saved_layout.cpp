@@ -12,12 +12,15 @@ namespace megatron {
 
 namespace {
 
-/// Range that one of the copies writes, where every copy has all.
-FlatRange share_of(const Parameter& parameter, const GridCoordinates& at, const GridShape& shape) {
-  const int rank = copy_rank(parameter.copies, at, shape), copies = shape.copies(parameter.copies);
-  const std::int64_t first = parameter.elements() * rank / copies;
-  const std::int64_t end = parameter.elements() * (rank + 1) / copies;
-  return {first, end - first};
+/// Range that one of `ranks` writes, where each has all.
+FlatRange share_of(const FlatRange& all, int rank, int ranks) {
+  const std::int64_t first = all.count * rank / ranks, end = all.count * (rank + 1) / ranks;
+  return {all.first + first, end - first};
+}
+
+FlatRange share_of(const Parameter& parameter, const FlatRange& all, const GridCoordinates& at,
+                   const GridShape& shape) {
+  return share_of(all, copy_rank(parameter.copies, at, shape), shape.copies(parameter.copies));
 }
 
 TensorSlice without_memory(const Parameter& parameter, const FlatRange& range) {
@@ -32,10 +35,12 @@ std::vector<SavedPart> saved_parts(const ParameterStore& store, const GridCoordi
   for (const Parameter& parameter : store.all()) {
     if (!parameter.owner) continue;
     if (!store.sharded()) {
-      const FlatRange share = share_of(parameter, at, shape);
-      mine = {{parameter.first + share.first, share.count}};
+      mine = {share_of(parameter, {parameter.first, parameter.elements()}, at, shape)};
     }
-    for (const FlatRange& range : ParameterStore::parts_in(parameter, mine)) parts.push_back({&parameter, range});
+    for (const FlatRange& part : ParameterStore::parts_in(parameter, mine)) {
+      const FlatRange range = store.sharded() ? share_of(part, replica_rank(at, shape), shape.replicas) : part;
+      if (range.count > 0) parts.push_back({&parameter, range});
+    }
   }
   return parts;
 }
@@ -43,7 +48,7 @@ std::vector<SavedPart> saved_parts(const ParameterStore& store, const GridCoordi
 std::vector<SavedState> saved_states(const ParameterStore& store, const GridCoordinates& at, const GridShape& shape) {
   std::vector<SavedState> parts;
   for (const ModelState& state : store.states()) {
-    const FlatRange share = share_of(state, at, shape);
+    const FlatRange share = share_of(state, {0, state.elements()}, at, shape);
     if (state.owner && share.count > 0) parts.push_back({&state, share});
   }
   return parts;

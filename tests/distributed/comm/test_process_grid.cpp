@@ -25,6 +25,7 @@ std::vector<int> members(Communicator& group, int world_rank) {
 using Groups = std::set<std::vector<int>>;
 struct AllGroups {
   Groups tensor, context, data, copies, expert, expert_copies, control, pipeline, model, kv_replicas;
+  Groups shards, expert_shards, replicas;
   std::vector<Groups> ties;
 };
 
@@ -47,6 +48,18 @@ AllGroups groups_of(const GridShape& shape) {
     collect(all.expert, grid.expert(), "expert");
     collect(all.expert_copies, grid.copies(CopyGroup::experts),
             shape.expert > 1 ? "expert copies" : grid.copies().name());
+    const bool sets = shape.replicas > 1;
+    collect(all.shards, grid.shards(), sets ? "shards" : grid.copies().name());
+    collect(all.expert_shards, grid.shards(CopyGroup::experts),
+            !sets              ? grid.copies(CopyGroup::experts).name()
+            : shape.expert > 1 ? "expert shards"
+                               : "shards");
+    collect(all.replicas, grid.replicas(), "replicas");
+    communicator_cases::expect(
+        grid.shards().rank() == shard_rank(CopyGroup::dense, grid.at(), shape) &&
+            grid.shards(CopyGroup::experts).rank() == shard_rank(CopyGroup::experts, grid.at(), shape) &&
+            grid.replicas().rank() == replica_rank(grid.at(), shape),
+        "a rank in a set of copies is not what the layout of shards says");
     collect(all.control, grid.control(), "control");
     collect(all.pipeline, grid.pipeline(), "pipeline");
     collect(all.model, grid.model(), "model");
@@ -158,6 +171,22 @@ TEST_CASE("process grid: 16 ranks as context 2 data 4 pipeline 2 expert 4") {
   CHECK(all.expert == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}});
   CHECK(all.expert_copies == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}});
   CHECK(all.model == Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}});
+}
+
+TEST_CASE("process grid: sets of copies that share") {
+  const AllGroups two = groups_of({.tensor = 2, .context = 2, .data = 4, .replicas = 2});
+  CHECK(two.shards == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}});
+  CHECK(two.expert_shards == two.shards);
+  CHECK(two.replicas == Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}});
+  const AllGroups experts = groups_of({.data = 8, .expert = 2, .replicas = 2});
+  CHECK(experts.shards == Groups{{0, 1, 2, 3}, {4, 5, 6, 7}});
+  CHECK(experts.expert_copies == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}});
+  CHECK(experts.expert_shards == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}});
+  CHECK(experts.replicas == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+  const AllGroups one = groups_of({.data = 4, .expert = 2});
+  CHECK(one.shards == one.copies);
+  CHECK(one.expert_shards == one.expert_copies);
+  CHECK(one.replicas == Groups{{0}, {1}, {2}, {3}});
 }
 
 TEST_CASE("process grid: members of groups have their ranks of the world") {

@@ -236,7 +236,7 @@ TEST_CASE("gradient reducer: with shards each copy gets its parts bit for bit") 
     };
     ParameterStore whole, cut;
     sum(whole, {});
-    sum(cut, all_copies(shape));
+    sum(cut, shards_of(shape));
     internal_check(matrices || cut.buckets().size() > 1, "one bucket shows little");
     const std::vector<FlatRange> owned = cut.owned_by(shard_at(grid.at(), shape));
     const std::lock_guard lock(mutex);

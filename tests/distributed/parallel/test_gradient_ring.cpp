@@ -55,7 +55,7 @@ TEST_CASE("gradient ring: each copy has the sums of its part of all layers") {
     Backend backend = make_cpu_backend();
     ParameterStore store;
     declare_all(store);
-    Shards shards = all_copies(shape);
+    Shards shards = shards_of(shape);
     shards.gradients = true;
     store.allocate(*backend.device, DType::f32, shards, 40);
     backend.ops->fill(store.gradients(), 0);

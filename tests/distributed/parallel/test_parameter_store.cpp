@@ -286,7 +286,7 @@ TEST_CASE("optimizer shards: experts are divided among their own copies") {
     store.declare(std::move(parameter));
   }
   const GridShape shape{.tensor = 2, .context = 2, .data = 4, .expert = 4};
-  store.allocate_sizing(DType::f32, all_copies(shape));
+  store.allocate_sizing(DType::f32, shards_of(shape));
   REQUIRE(store.buckets().size() == 3);
   CHECK(store.buckets()[0].count == 8 * 16);  // multiples of 16 elements, for eight copies
   CHECK(store.buckets()[1].count == 2 * 32);  // 52 elements with a gap, for two
@@ -304,7 +304,7 @@ TEST_CASE("optimizer shards: experts are divided among their own copies") {
   Parameter expert = vector_of("expert", 20);
   expert.copies = CopyGroup::experts;
   alone.declare(std::move(expert));
-  alone.allocate_sizing(DType::f32, all_copies({.data = 2, .expert = 2}));
+  alone.allocate_sizing(DType::f32, shards_of({.data = 2, .expert = 2}));
   CHECK(alone.owned_by({1, 0})[0].count == 32);
   ParameterStore wrong;
   CHECK_THROWS_AS(wrong.allocate_sizing(DType::f32, {1, 2}), Error);

@@ -70,7 +70,7 @@ TEST_CASE("weight ring: every pass finds the values of its layer's last update")
     Backend backend = make_cpu_backend();
     ParameterStore store;
     declare_all(store, layers);
-    Shards shards = all_copies(shape);
+    Shards shards = shards_of(shape);
     shards.gradients = shards.weights = true;
     store.allocate(*backend.device, DType::f32, shards, 40);
     backend.ops->fill(store.values(), -1);

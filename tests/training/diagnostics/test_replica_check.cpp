@@ -316,8 +316,8 @@ namespace {
 
 /// The same where two of four data ranks share four experts out, over two tensor ranks, and 16-bit values have masters:
 /// with the least bit of one rank's copy flipped, of the value or of the state that the rank keeps of it.
-std::string told_of_experts(const std::string& name, int bad, Hurt hurt, bool distributed) {
-  const GridShape shape{.tensor = 2, .data = 4, .expert = 2};
+std::string told_of_experts(const std::string& name, int bad, Hurt hurt, bool distributed, int sets = 1) {
+  const GridShape shape{.tensor = 2, .data = 4, .expert = 2, .replicas = sets};
   std::string told;
   run_as_threads(shape.ranks(), [&](Communicator& world) {
     const ProcessGrid grid(world, shape);
@@ -337,7 +337,7 @@ std::string told_of_experts(const std::string& name, int bad, Hurt hurt, bool di
       parameter.initialization.deviation = 1;
       store.declare(std::move(parameter));
     }
-    store.allocate(*backend.device, DType::bf16, distributed ? all_copies(shape) : Shards{});
+    store.allocate(*backend.device, DType::bf16, distributed ? shards_of(shape) : Shards{});
     ParameterAllGather gathers(grid, store);
     Optimizer optimizer(store, {}, *backend.device, *backend.ops, &gathers);
     optimizer.initialize(1);
@@ -374,6 +374,10 @@ TEST_CASE("replica check: experts are compared only with their own copies", "[fa
   }
   CHECK_THAT(told_of_experts("expert 0", 1, Hurt::master, false),
              Contains("\n  expert 0 [part [9, 1] at [9, 0]] (fp32 master): rank 1 (") && Contains(") and rank 5 ("));
-  // Shared out, each has a part of the state that no other has.
+  // Shared out, each has a part of the state that no other has, but for those of another set.
   CHECK(told_of_experts("expert 0", 1, Hurt::master, true).empty());
+  CHECK(told_of_experts("expert 0", -1, Hurt::master, true, 2).empty());
+  CHECK_THAT(told_of_experts("expert 0", 1, Hurt::master, true, 2),
+             Contains("\n  expert 0 [part [9, 1] at [9, 0]] (fp32 master, elements 0 to 8): rank 1 (") &&
+                 Contains(") and rank 5 ("));
 }

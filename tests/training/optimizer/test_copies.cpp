@@ -112,7 +112,7 @@ Trained train_on(const GridShape& shape, DType type, bool distributed) {
       }
     }
     for (const Weight& weight : here) declare(store, grid, weight);
-    store.allocate(*backend.device, type, distributed ? all_copies(shape) : Shards{}, 100);
+    store.allocate(*backend.device, type, distributed ? shards_of(shape) : Shards{}, 100);
     GradientReducer reducer(grid, store);
     ParameterAllGather gathers(grid, store);
     Optimizer optimizer(store, kSettings, *backend.device, *backend.ops, &gathers);

@@ -142,7 +142,7 @@ TEST_CASE("optimizer: one bad number in one rank's experts makes all ranks skip"
       Backend backend = make_cpu_backend();
       ParameterStore store;
       declare_with_expert(store, grid);
-      store.allocate(*backend.device, DType::f32, distributed ? all_copies(shape) : Shards{});
+      store.allocate(*backend.device, DType::f32, distributed ? shards_of(shape) : Shards{});
       store.initialize(*backend.ops, 1);
       set_values(store);
       set_gradients(store, 1, 0.3);
@@ -175,7 +175,7 @@ TEST_CASE("optimizer: experts cost one more one-number sum except with shards") 
     Backend backend = make_cpu_backend();
     ParameterStore store;
     declare_with_expert(store, grid);
-    store.allocate(*backend.device, DType::f32, distributed ? all_copies(shape) : Shards{});
+    store.allocate(*backend.device, DType::f32, distributed ? shards_of(shape) : Shards{});
     store.initialize(*backend.ops, 1);
     ParameterAllGather gathers(grid, store);
     Optimizer optimizer(store, kSettings, *backend.device, *backend.ops, &gathers);

@@ -34,6 +34,7 @@ struct Layout {
   int context = 1;
   const char* exchange = "auto";
   double in_file = 0;  ///< fraction of the optimizer's state there
+  std::int64_t share_within = 0;
 };
 
 /// Experts in every layer that drop no tokens.
@@ -86,6 +87,7 @@ inline Config config_of(const Layout& layout) {
   config.optimizer.momentum = layout.momentum;
   config.optimizer_groups = layout.groups;
   config.optimizer.moments_dtype = layout.moments;
+  config.optimizer.share_within = layout.share_within;
   if (layout.in_file > 0) {
     config.optimizer.offload = "file";
     config.optimizer.offload_fraction = layout.in_file;

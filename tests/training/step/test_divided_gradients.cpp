@@ -36,16 +36,19 @@ Config divided(int data, std::int64_t micro_batches, const std::string& share) {
   return config;
 }
 
-/// Bytes that a step sends to copies: the sums of its gradients, and values.
-std::int64_t bytes_of_step(const Config& config, Alone& rank) {
+/// Bytes that a step sends to the copies that share: the sums of its gradients, and values; and to those of other sets.
+std::int64_t bytes_of_step(const Config& config, Alone& rank, std::int64_t* between_sets = nullptr) {
   TinyBatches batches(config, 0);
   Timers timers;
   rank.replica.optimizer().set_values_from_master();  // divided: those of the first layers for the step
-  TrafficMeter meter;
-  rank.grid.copies().set_meter(&meter);
+  TrafficMeter meter, between;
+  rank.grid.shards().set_meter(&meter);
+  rank.grid.replicas().set_meter(&between);
   rank.replica.forward_backward(batches.step(1), 1, batches.loss(), timers);
   rank.replica.optimizer().set_values_from_master();
-  rank.grid.copies().set_meter(nullptr);
+  rank.grid.shards().set_meter(nullptr);
+  rank.grid.replicas().set_meter(nullptr);
+  if (between_sets != nullptr) *between_sets = between.bytes_sent;
   return meter.bytes_sent;
 }
 
@@ -84,6 +87,21 @@ TEST_CASE("shares: a step sends as many numbers of a layer as their table says")
   const std::int64_t bytes = bytes_of_step(config, rank);
   CHECK(bytes == std::llround(4 * numbers / data * (data - 1)));
   CHECK(rank.replica.plan().gradient_bytes == static_cast<double>(bytes));
+}
+
+TEST_CASE("shares: sets of copies send each other only sums of parts, once a step") {
+  const std::string name = GENERATE("state", "gradients", "weights");
+  const std::int64_t micro_batches = GENERATE(1, 3);
+  CAPTURE(name, micro_batches);
+  Config config = divided(8, micro_batches, name);
+  config.optimizer.share_within = 4;
+  Alone rank(config, 8);
+  std::int64_t between = 0;
+  const std::int64_t within = bytes_of_step(config, rank, &between);
+  CHECK(between == 4 * rank.replica.store().flat_elements() / 4);  // 2 (sets - 1) / sets numbers for each of a part
+  Alone four(divided(4, micro_batches, name), 4);
+  CHECK(within == bytes_of_step(divided(4, micro_batches, name), four));
+  CHECK(rank.replica.plan().gradient_bytes == static_cast<double>(within + between));
 }
 
 TEST_CASE("shares: numbers sent by stages of ZeRO, by hand") {

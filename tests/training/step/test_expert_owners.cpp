@@ -154,7 +154,7 @@ void play(const ProcessGrid& grid, bool distributed, const WholeModel& whole, Fi
   Backend backend = make_cpu_backend();
   ParameterStore store;
   declare(store, grid);
-  store.allocate(*backend.device, DType::f32, distributed ? all_copies(shape) : Shards{}, 40);
+  store.allocate(*backend.device, DType::f32, distributed ? shards_of(shape) : Shards{}, 40);
   backend.ops->fill(store.values(), 0);
   backend.ops->fill(store.gradients(), 0);
   for (const Parameter& parameter : store.all()) {

@@ -145,7 +145,7 @@ void declare_made_up(ParameterStore& store, const ProcessGrid& grid, const Tenso
 }
 
 /// How copies share the optimizer's state out.
-enum class Sharing { none, equal_parts, whole_matrices };
+enum class Sharing { none, equal_parts, whole_matrices, in_two_sets };
 
 void mark_all_matrices(ParameterStore& store) {
   for (const Parameter& parameter : store.all()) {
@@ -168,9 +168,11 @@ TEST_CASE("owners: made-up parameters count and are written once on every grid",
   Backend backend = make_cpu_backend();
   for (GridShape shape : all_grids()) {
     shape.ties = made_up_ties(shape.pipeline);
-    for (const Sharing sharing : {Sharing::none, Sharing::equal_parts, Sharing::whole_matrices}) {
+    for (const Sharing sharing : {Sharing::none, Sharing::equal_parts, Sharing::whole_matrices, Sharing::in_two_sets}) {
+      shape.replicas = sharing == Sharing::in_two_sets ? 2 : 1;
+      if (shape.replicas > 1 && (shape.data % shape.replicas != 0 || shape.shards() == 1)) continue;
       for (const bool sequence_parallel : {false, true}) {
-        const Shards shards = sharing == Sharing::none ? Shards{} : all_copies(shape);
+        const Shards shards = sharing == Sharing::none ? Shards{} : shards_of(shape);
         Tally tally(backend);
         for (int rank = 0; rank < shape.ranks(); ++rank) {
           CountingCommunicator world(rank, shape.ranks());

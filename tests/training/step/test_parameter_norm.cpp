@@ -59,9 +59,14 @@ void require_same(const Config& config, const std::vector<ParallelConfig>& layou
   const Norms one = train(config);
   const double rounding = config.precision.dtype() == DType::f32 ? 2e-6 : 1e-4;  // training differs between layouts
   for (const ParallelConfig& layout : layouts) {
-    for (const bool distributed : {false, true}) {
-      CAPTURE(layout.tensor, layout.context, layout.data, layout.pipeline, layout.expert, distributed);
-      const Norms norms = train(with(config, layout, distributed));
+    // In sets of copies, too, where there are enough.
+    const std::int64_t least = layout.context * layout.expert, sets = layout.context * layout.data / least;
+    for (const int share : {0, 1, 2}) {
+      Config own = with(config, layout, share > 0);
+      if (share == 2 && (sets % 2 != 0 || least * sets / 2 == 1)) continue;
+      if (share == 2) own.optimizer.share_within = least * sets / 2;
+      CAPTURE(layout.tensor, layout.context, layout.data, layout.pipeline, layout.expert, share);
+      const Norms norms = train(own);
       CHECK(norms.by_step.back() == Approx(norms.direct).epsilon(1e-12));
       for (std::size_t i = 0; i < 3; ++i) CHECK(norms.by_step[i] == Approx(one.by_step[i]).epsilon(rounding));
     }

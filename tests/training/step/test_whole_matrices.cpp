@@ -74,7 +74,7 @@ struct TrainingRank {
       : grid(world, shape), region(grid, false) {
     declare(store, grid, region);
     mark_matrices(store, settings(distributed), shape.tensor);
-    store.allocate(*backend.device, type, distributed ? all_copies(shape) : Shards{}, 300);
+    store.allocate(*backend.device, type, distributed ? shards_of(shape) : Shards{}, 300);
     gathers = std::make_unique<ParameterAllGather>(grid, store);
     optimizer = std::make_unique<Optimizer>(store, settings(distributed), *backend.device, *backend.ops, gathers.get(),
                                             &scratch);
