@@ -63,7 +63,10 @@ std::string options(const Config& config) {
   std::vector<std::string> words;
   if (config.parallel.pipeline > 1) words.push_back(config.parallel.schedule);
   if (config.parallel.sequence_parallel) words.emplace_back("sequence");
-  if (config.optimizer.shares().state) words.push_back("share " + config.optimizer.share);
+  if (config.optimizer.shares().state) {
+    const std::int64_t within = config.optimizer.share_within;
+    words.push_back("share " + config.optimizer.share + (within > 0 ? fmt::format(" within {}", within) : ""));
+  }
   if (config.recompute.kind() == RecomputeMode::full) words.emplace_back("recompute");
   if (config.recompute.kind() == RecomputeMode::selective) {
     words.push_back(fmt::format("recompute {}", fmt::join(config.recompute.parts_made().names(), " + ")));
@@ -192,6 +195,7 @@ std::string layouts_as_json(const std::vector<PlannedLayout>& layouts, const Har
                                   {"micro_batch_size", config.train.micro_batch_size},
                                   {"sequence_parallel", config.parallel.sequence_parallel},
                                   {"share", config.optimizer.share},
+                                  {"share_within", config.optimizer.share_within},
                                   {"recompute", config.recompute.mode},
                                   {"recompute_parts", config.recompute.parts_made().names()},
                                   {"memory_bytes", layout.recorded.most_bytes()},

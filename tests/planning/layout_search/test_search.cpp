@@ -245,6 +245,28 @@ TEST_CASE("search: context ranks are tried as far as the run has them") {
   }
 }
 
+TEST_CASE("search: copies share within a node where the network is slow") {
+  Config config = small_model();
+  config.parallel.data = 16;
+  config.optimizer.share = "weights";
+  const Hardware nodes = machine(1e10);  // of 8 ranks
+  config.optimizer.share_within = 8;
+  const PlannedLayout within = plan_layout(config, nodes, {.ranks = 16});
+  config.optimizer.share_within = 0;
+  const PlannedLayout among_all = plan_layout(config, nodes, {.ranks = 16});
+  CHECK(within.time.seconds < 0.8 * among_all.time.seconds);
+  CHECK(within.recorded.most_bytes() > among_all.recorded.most_bytes());
+  std::size_t sets = 0;
+  for (const PlannedLayout& layout : search_layouts(small_model(), nodes, {.ranks = 16, .results = 100000}).best) {
+    const Config& found = layout.recorded.config;
+    if (found.optimizer.share_within == 0) continue;
+    CHECK(found.optimizer.share_within == 8 / found.parallel.tensor);
+    if (++sets > 5) continue;
+    CHECK(layout.recorded.most_bytes() == plan_memory(found, grid_shape(found), {}).total());
+  }
+  CHECK(sets > 5);
+}
+
 TEST_CASE("search: the result is an input file that parses with the printed plan") {
   const Hardware hardware = machine();
   const SearchResult result = search_layouts(small_model(), hardware, {.ranks = 16});
