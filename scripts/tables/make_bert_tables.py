@@ -74,7 +74,7 @@ namespace megatron {{
 namespace {{
 
 // clang-format off
-constexpr BertRange kRanges[] = {{
+constexpr BertRange kBertRanges[] = {{
 {table(f"{{0x{a:X}, 0x{b:X}, {value}}}" for a, b, value in flags)}
 }};
 constexpr LowerCaseRange kLowerCase[] = {{
@@ -85,7 +85,7 @@ constexpr LowerCaseRange kLowerCase[] = {{
 }}  // namespace
 
 std::span<const BertRange> bert_ranges() {{
-  return kRanges;
+  return kBertRanges;
 }}
 
 std::span<const LowerCaseRange> lower_case_ranges() {{

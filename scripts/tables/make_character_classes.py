@@ -127,7 +127,7 @@ constexpr CharacterKind U{{Class::letter, Case::upper, true}}, L{{Class::letter,
     W{{Class::other, Case::none, true}}, D{{Class::digit, Case::none, true}}, N{{Class::digit}}, S{{Class::space}};
 
 // clang-format off
-constexpr CharacterRange kRanges[] = {{
+constexpr CharacterRange kCharacterRanges[] = {{
 {table(f"{{0x{a:X}, 0x{b:X}, {kind}}}" for a, b, kind in ranges)}
 }};
 // clang-format on
@@ -135,7 +135,7 @@ constexpr CharacterRange kRanges[] = {{
 }}  // namespace
 
 std::span<const CharacterRange> character_ranges() {{
-  return kRanges;
+  return kCharacterRanges;
 }}
 
 }}  // namespace megatron

@@ -53,6 +53,14 @@ inline Config parse_small(const std::vector<std::string>& overrides = {}) {
   return parse_config_text(small_file(), "small.toml", overrides);
 }
 
+/// Messages for a text, and for a setting of the small file.
+inline std::string parse_error(const std::string& text) {
+  return error_of([&] { parse_config_text(text, "f.toml"); });
+}
+inline std::string set_error(const std::string& option) {
+  return error_of([&] { parse_small({option}); });
+}
+
 inline const DataFacts kData{100, 1000};
 
 inline Config resolved(const std::vector<std::string>& overrides, int ranks = 1, const DataFacts* data = &kData) {

@@ -7,7 +7,7 @@ using namespace megatron::test;
 
 namespace {
 
-std::string problem_of(const std::string& tasks) {
+std::string problem_of_tasks(const std::string& tasks) {
   return error_of([&] { parse_small({"evaluation.tasks=" + tasks}); });
 }
 
@@ -54,6 +54,6 @@ TEST_CASE("evaluation.tasks: what is wrong is said with its place", "[config]") 
         Case{R"([{name = "test", task = "choices", data = "x"}])", "is what the test data is called"},
         Case{R"([{name = "validation/a", task = "choices", data = "x"}])", "is what the validation data is called"}}) {
     CAPTURE(tasks);
-    CHECK_THAT(problem_of(tasks), Contains(message));
+    CHECK_THAT(problem_of_tasks(tasks), Contains(message));
   }
 }

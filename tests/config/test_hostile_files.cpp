@@ -10,14 +10,6 @@
 using namespace megatron;
 using namespace megatron::test;
 
-namespace {
-
-std::string parse_error(const std::string& text) {
-  return error_of([&] { parse_config_text(text, "f.toml"); });
-}
-
-}  // namespace
-
 TEST_CASE("texts that no parser should see", "[config][fault-52]") {
   CHECK(contains(parse_error("\xEF\xBB\xBF" + small_file()),
                  "f.toml:1:1: error: the file begins with a byte-order mark"));

@@ -5,14 +5,6 @@
 using namespace megatron;
 using namespace megatron::test;
 
-namespace {
-
-std::string set_error(const std::string& option) {
-  return error_of([&] { parse_small({option}); });
-}
-
-}  // namespace
-
 TEST_CASE("broken --set options", "[config]") {
   CHECK(contains(set_error("train.steps"), "--set train.steps: error: expected table.key=value"));
   CHECK(contains(set_error("steps=3"), "unknown key 'steps'; did you mean 'train.steps'?"));

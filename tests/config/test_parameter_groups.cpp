@@ -10,7 +10,7 @@ using namespace megatron::test;
 
 namespace {
 
-std::string problem_of(const std::string& groups, std::vector<std::string> more = {}) {
+std::string problem_of_groups(const std::string& groups, std::vector<std::string> more = {}) {
   more.push_back("optimizer.groups=" + groups);
   return error_of([&] { parse_small(more); });
 }
@@ -95,7 +95,7 @@ TEST_CASE("optimizer.groups: what is wrong is said with its place", "[config]") 
              "optimizer.groups[0].momentum belongs to name = \"sgd\" or \"muon\", not \"adamw\""},
         Case{R"([{names = ["a"], name = "sgd", epsilon = 1e-6}])", "optimizer.groups[0].epsilon belongs to name ="}}) {
     CAPTURE(groups);
-    CHECK_THAT(problem_of(groups), Contains(message));
+    CHECK_THAT(problem_of_groups(groups), Contains(message));
   }
 }
 
@@ -127,10 +127,10 @@ TEST_CASE("optimizer.groups: a momentum that is not given is the group's rule's"
 TEST_CASE("optimizer.groups: a decay in proportion needs one that is not 0", "[config]") {
   const std::vector<std::string> grows = {"optimizer.weight_decay=0", "optimizer.weight_decay_schedule=linear",
                                           "optimizer.weight_decay_end=0.1"};
-  CHECK_THAT(problem_of(R"([{names = ["a"], weight_decay = 0.1}])", grows),
+  CHECK_THAT(problem_of_groups(R"([{names = ["a"], weight_decay = 0.1}])", grows),
              Contains("optimizer.groups[0].weight_decay = 0.1 is to change in proportion to optimizer.weight_decay"));
-  CHECK(problem_of(R"([{names = ["a"], weight_decay = 0.0}])", grows).empty());
-  CHECK(problem_of(R"([{names = ["a"], weight_decay = 0.1}])", {"optimizer.weight_decay=0"}).empty());
+  CHECK(problem_of_groups(R"([{names = ["a"], weight_decay = 0.0}])", grows).empty());
+  CHECK(problem_of_groups(R"([{names = ["a"], weight_decay = 0.1}])", {"optimizer.weight_decay=0"}).empty());
 }
 
 TEST_CASE("optimizer.groups: a star of a pattern is any characters", "[config]") {

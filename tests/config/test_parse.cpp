@@ -7,17 +7,6 @@
 using namespace megatron;
 using namespace megatron::test;
 
-namespace {
-
-std::string parse_error(const std::string& text) {
-  return error_of([&] { parse_config_text(text, "f.toml"); });
-}
-std::string set_error(const std::string& option) {
-  return error_of([&] { parse_small({option}); });
-}
-
-}  // namespace
-
 TEST_CASE("a complete file is read, and everything else keeps its default", "[config]") {
   const Config c = parse_small();
   CHECK(c.model.layers == 12);

@@ -8,14 +8,6 @@
 using namespace megatron;
 using namespace megatron::test;
 
-namespace {
-
-std::string set_error(const std::string& option) {
-  return error_of([&] { parse_small({option}); });
-}
-
-}  // namespace
-
 TEST_CASE("recompute.parts: names of the table, each once", "[config]") {
   const auto with_parts = [](const std::string& parts) {
     return std::vector<std::string>{"recompute.mode=selective", "recompute.parts=" + parts};

@@ -12,10 +12,6 @@ namespace {
 
 const std::string kRest = "[train]\nsteps = 1\nglobal_batch_size = 1\n[data]\ntrain = \"d\"\n";
 
-std::string set_error(const std::string& option) {
-  return error_of([&] { parse_small({option}); });
-}
-
 }  // namespace
 
 TEST_CASE("presets give sizes that explicit keys override", "[config]") {

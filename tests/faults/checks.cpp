@@ -21,6 +21,28 @@ Finished expect(const Command& command, int code, const std::vector<std::string>
   return finished;
 }
 
+Finished in_shell(const std::string& script, double limit) {
+  return run_command({"bash", "-c", script}, limit);
+}
+
+Command preprocess(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), preprocess_program());
+  return arguments;
+}
+
+Command generate(const std::vector<std::string>& options, int ranks) {
+  Command command = {generate_program(), straight_run(kOneRank)};
+  command.insert(command.end(), options.begin(), options.end());
+  return launched(ranks, command);
+}
+
+bool has_temporary_folder(const std::string& run) {
+  for (const auto& entry : std::filesystem::directory_iterator(run + "/checkpoints")) {
+    if (entry.path().filename().string().starts_with(".tmp")) return true;
+  }
+  return false;
+}
+
 void check_same_losses(const std::string& a, const std::string& b) {
   const std::vector<std::string> one = numbers(a), other = numbers(b);
   REQUIRE(one.size() == other.size());

@@ -11,6 +11,14 @@
 Finished done(const Command& command);
 /// Run to its end within 90 s; checks the exit code, and that each part is in standard output or standard error.
 Finished expect(const Command& command, int code, const std::vector<std::string>& parts = {});
+/// A shell's script, run to its end.
+Finished in_shell(const std::string& script, double limit = 60);
+/// megatron_preprocess with these arguments.
+Command preprocess(std::vector<std::string> arguments);
+/// Generation with these options from straight_run(kOneRank).
+Command generate(const std::vector<std::string>& options, int ranks = 0);
+/// Whether a run's checkpoints have a folder that is not complete.
+bool has_temporary_folder(const std::string& run);
 /// The losses and their named terms in all lines of two runs' metrics agree to 2e-5 of themselves.
 void check_same_losses(const std::string& a, const std::string& b);
 /// The most memory per rank that a data tool says it has taken, in MiB.

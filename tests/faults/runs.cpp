@@ -8,7 +8,8 @@ using nlohmann::ordered_json;
 
 namespace {
 
-const char* const kInput = R"(# A model small enough to train in milliseconds, with everything on that a run can have.
+const char* const kGptInput =
+    R"(# A model small enough to train in milliseconds, with everything on that a run can have.
 [model]
 layers = 4
 hidden_size = 32
@@ -54,7 +55,7 @@ struct SharedFolder {
       made = run_command({preprocess_program(), "--input", corpus, "--output", prefix, "--tokenizer", "byte"});
     }
     if (made.code != 0) throw std::runtime_error("cannot make the corpus: " + made.err);
-    std::string text = kInput;
+    std::string text = kGptInput;
     text.replace(text.find("@DATA@"), 6, prefix);
     write_file(folder.file("input.toml"), text);
   }

@@ -16,7 +16,7 @@ struct Layout {
   std::string name() const;
 };
 
-inline constexpr Layout kOneRank{}, kCube{2, 2, 2};
+inline constexpr Layout kOneRank{}, kTwoTensorRanks{2, 1, 1}, kCube{2, 2, 2};
 inline constexpr int kPlannedSteps = 8;  ///< steps of the runs that end by themselves and of the learning rate's decay
 
 using Settings = std::vector<std::string>;  ///< "table.key=value" for --set

@@ -3,19 +3,18 @@
 #include <filesystem>
 #include <optional>
 
+#include "faults/checks.h"
 #include "faults/runs.h"
+#include "faults/sentence_corpus.h"
 #include "support/catch.h"
+#include "support/parts_of_text.h"
 
 namespace fs = std::filesystem;
+using megatron::test::times_in;
 
 namespace {
 
 const Settings kBeside = {"checkpoint.async=true", "train.evaluate_every=0", "checkpoint.every_steps=2"};
-
-Settings with(Settings settings, const Settings& more) {
-  settings.insert(settings.end(), more.begin(), more.end());
-  return settings;
-}
 
 /// `command` on a disk that needs `milliseconds` to say that a file is on it; nothing where that cannot be done.
 std::optional<Command> on_slow_disk(int milliseconds, const Command& command) {
@@ -28,19 +27,6 @@ std::optional<Command> on_slow_disk(int milliseconds, const Command& command) {
                    "trace=fsync", "-e",        "inject=fsync:delay_enter=" + std::to_string(1000 * milliseconds)};
   whole.insert(whole.end(), command.begin(), command.end());
   return whole;
-}
-
-bool has_temporary_folder(const std::string& run) {
-  for (const auto& entry : fs::directory_iterator(run + "/checkpoints")) {
-    if (entry.path().filename().string().starts_with(".tmp")) return true;
-  }
-  return false;
-}
-
-int lines_with(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
 }
 
 }  // namespace
@@ -57,7 +43,7 @@ TEST_CASE("background saves: on eight ranks, the same files as foreground saves"
     CHECK(same_rank_files(run, straight_run(kCube), step));
   }
   CHECK(numbers(run) == numbers(straight_run(kCube)));
-  CHECK(lines_with(finished.out, "in the background, for which training waited") == kPlannedSteps - 1);
+  CHECK(times_in(finished.out, "in the background, for which training waited") == kPlannedSteps - 1);
   CHECK_FALSE(has_temporary_folder(run));
 }
 
@@ -66,7 +52,7 @@ TEST_CASE("a slow disk does not hold up the training until it is to save again",
   const std::string run = folder.file("run"), straight = folder.file("straight");
   const Settings settings = {"train.steps=12", "train.evaluate_every=0", "checkpoint.every_steps=6",
                              "checkpoint.keep_last=0"};
-  const auto command = on_slow_disk(700, training(kOneRank, run, with(settings, {"checkpoint.async=true"})));
+  const auto command = on_slow_disk(700, training(kOneRank, run, extended(settings, {"checkpoint.async=true"})));
   if (!command) return;
   Process process(*command);
   // All steps up to the next save are done while the first is far from being committed.
@@ -111,7 +97,7 @@ TEST_CASE("background saves: a failed first save ends the run with 7", "[fault-2
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   std::string words;
-  for (const std::string& word : training({2, 1, 1}, run, with(kBeside, {"model.hidden_size=256"}))) {
+  for (const std::string& word : training({2, 1, 1}, run, extended(kBeside, {"model.hidden_size=256"}))) {
     words += "'" + word + "' ";
   }
   const Finished finished = run_command({"bash", "-c", "ulimit -f 17500; exec " + words}, 60);

@@ -11,7 +11,7 @@
 
 namespace {
 
-const char* const kInput = R"([model]
+const char* const kBertInput = R"([model]
 family = "bert"
 layers = 4
 hidden_size = 32
@@ -38,8 +38,8 @@ keep_last = 0
 )";
 
 /// Shards of prefixes bert, plain (no sentences), byte (no special tokens) and single (one sentence per document).
-struct Corpus : SentenceCorpus {
-  Corpus() : SentenceCorpus(kInput) {
+struct BertCorpus : SentenceCorpus {
+  BertCorpus() : SentenceCorpus(kBertInput) {
     make("bert", extended(pieces(), {"--split-sentences"}));
     make("plain", pieces());
     make("byte", {"--split-sentences"});
@@ -48,13 +48,13 @@ struct Corpus : SentenceCorpus {
   }
 };
 
-const Corpus& corpus() {
-  static const Corpus made;
+const BertCorpus& bert_corpus() {
+  static const BertCorpus made;
   return made;
 }
 
 Command bert(const Layout& layout, const std::string& directory, const Settings& settings = {}) {
-  return training(layout, directory, settings, corpus().path("input.toml"));
+  return training(layout, directory, settings, bert_corpus().path("input.toml"));
 }
 
 /// By line of metrics: both terms of the loss, of training and of evaluations, and their sum.
@@ -69,7 +69,7 @@ std::vector<std::array<double, 3>> terms(const std::string& directory) {
 }
 
 Settings with_data(const std::string& prefix) {
-  return {"data.train=" + corpus().path(prefix)};
+  return {"data.train=" + bert_corpus().path(prefix)};
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ TEST_CASE("BERT: every layout trains the same model and resumes exactly") {
 
 TEST_CASE("BERT: Megatron's orders and blends train and a changed mask is refused") {
   const TemporaryFolder folder;
-  const std::string run = folder.file("run"), data = corpus().path("bert");
+  const std::string run = folder.file("run"), data = bert_corpus().path("bert");
   const std::string order = GENERATE("megatron", "megatron_core");
   expect(bert(kOneRank, run, {"data.order=\"" + order + "\"", "train.evaluate_steps=1"}), 0,
          {"megatron: made for 48 samples"});

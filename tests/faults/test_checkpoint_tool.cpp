@@ -14,14 +14,14 @@ Finished tool(const Command& arguments) {
   return run_command(command, 60);
 }
 
-Finished done(const Command& arguments) {
+Finished tool_done(const Command& arguments) {
   const Finished finished = tool(arguments);
   INFO(finished.err);
   REQUIRE(finished.code == 0);
   return finished;
 }
 
-void refused(const Command& arguments, int code, const std::string& part) {
+void tool_refused(const Command& arguments, int code, const std::string& part) {
   const Finished finished = tool(arguments);
   INFO(finished.err);
   CHECK(finished.code == code);
@@ -38,7 +38,7 @@ std::map<std::string, std::string> files_of(const std::string& folder) {
   return files;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> text_lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
@@ -61,30 +61,30 @@ TEST_CASE("list: all checkpoints of a run, the newest and the best of them", "[f
         {"checkpoint.keep_best=true", "train.evaluate_every=4", "checkpoint.every_steps=3", "checkpoint.keep_last=0"});
   std::string name = contents_of(run + "/checkpoints/best");
   name.pop_back();
-  const std::string out = done({"list", run}).out;
+  const std::string out = tool_done({"list", run}).out;
   INFO(out);
-  CHECK(lines_of(out).size() == saved_steps(run).size());
-  CHECK(mentions(lines_of(out)[0], checkpoint(run, 8) + "  "));
-  CHECK(mentions(lines_of(out)[0], "newest"));
-  for (const std::string& line : lines_of(out)) {
+  CHECK(text_lines(out).size() == saved_steps(run).size());
+  CHECK(mentions(text_lines(out)[0], checkpoint(run, 8) + "  "));
+  CHECK(mentions(text_lines(out)[0], "newest"));
+  for (const std::string& line : text_lines(out)) {
     CAPTURE(line);
     CHECK(mentions(line, "lowest validation loss, ") == mentions(line, name + "  "));
   }
   fs::remove(checkpoint(run, 6) + "/rank_00000.h5");
-  CHECK(mentions(done({"list", run}).out, checkpoint(run, 6) + "  cannot be used: "));
-  refused({"list", checkpoint(run, 8)}, 4, "is one checkpoint; list takes a run directory");
+  CHECK(mentions(tool_done({"list", run}).out, checkpoint(run, 6) + "  cannot be used: "));
+  tool_refused({"list", checkpoint(run, 8)}, 4, "is one checkpoint; list takes a run directory");
 }
 
 TEST_CASE("verify --all: every checkpoint is read, also after a damaged one") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   copy_run(straight_run(kCube), run, 3);
-  CHECK(mentions(done({"verify", run, "--all"}).out, "step 1 is in order: 8 files"));
+  CHECK(mentions(tool_done({"verify", run, "--all"}).out, "step 1 is in order: 8 files"));
   const std::string file = checkpoint(run, 2) + "/rank_00000.h5";
   std::string bytes = contents_of(file);
   bytes[bytes.size() / 2] ^= 1;
   write_file(file, bytes);
-  CHECK(mentions(done({"verify", run}).out, "step 3 is in order"));
+  CHECK(mentions(tool_done({"verify", run}).out, "step 3 is in order"));
   const Finished found = run_command({checkpoint_program(), "verify", run, "--all"});
   CHECK(found.code == 4);
   for (const char* words : {"step 3 is in order", "rank_00000.h5 are not what was saved", "step 1 is in order"}) {
@@ -95,7 +95,7 @@ TEST_CASE("verify --all: every checkpoint is read, also after a damaged one") {
 
 TEST_CASE("info, verify and diff of a run") {
   const std::string& run = straight_run(kCube);
-  const Finished info = done({"info", run, "--tensors"});
+  const Finished info = tool_done({"info", run, "--tensors"});
   CHECK(mentions(info.out, "step           8 (64 samples"));
   CHECK(mentions(info.out, "optimizer      m, v\n"));
   CHECK(mentions(info.out, "8 of 8 ranks"));
@@ -103,8 +103,8 @@ TEST_CASE("info, verify and diff of a run") {
   CHECK(mentions(info.out, "\n[model]\nlayers = 4\nhidden_size = 32\n"));  // keys as an input file has them
   CHECK_FALSE(mentions(info.out, "padded_vocab"));
   CHECK(mentions(info.out, "layers.3.mlp.down.bias [32]"));
-  CHECK(mentions(done({"verify", run}).out, "step 8 is in order: 8 files"));
-  const std::string same = done({"diff", run, checkpoint(run, 8)}).out;
+  CHECK(mentions(tool_done({"verify", run}).out, "step 8 is in order: 8 files"));
+  const std::string same = tool_done({"diff", run, checkpoint(run, 8)}).out;
   CHECK(mentions(same, ": equal\nlargest difference 0\n"));
   CHECK(mentions(same, "tensors compared"));
   CHECK_FALSE(mentions(same, "layers."));  // no rows of zeros
@@ -120,7 +120,7 @@ TEST_CASE("info, verify and diff of a run") {
   CHECK(differ.out.compare(last, 19, "largest difference ") == 0);
   CHECK(mentions(differ.out.substr(last), " of "));
   const std::string seven = checkpoint(run, 7);
-  CHECK(mentions(done({"diff", run, seven, "--weights-only", "--tolerance", "1"}).out, ": equal within 1\n"));
+  CHECK(mentions(tool_done({"diff", run, seven, "--weights-only", "--tolerance", "1"}).out, ": equal within 1\n"));
   CHECK(tool({"diff", run, seven, "--weights-only", "--tolerance", "1e-9"}).code == 1);
   CHECK(tool({"diff", run, seven, "--tolerance", "1"}).code == 1);  // another step
   CHECK(tool({"diff", run, seven, "--tolerance", "-1"}).code == 2);
@@ -130,11 +130,11 @@ TEST_CASE("a merged run is one file, equal to it, and text comes out of it") {
   const TemporaryFolder folder;
   const std::string& run = straight_run(kCube);
   const std::string merged = folder.file("merged");
-  CHECK(mentions(done({"merge", run, merged}).out, "1 file"));
+  CHECK(mentions(tool_done({"merge", run, merged}).out, "1 file"));
   CHECK(folder.files() == std::vector<std::string>{"manifest.json", "rank_00000.h5"});
-  done({"verify", merged});
-  done({"diff", run, merged});
-  done({"reshape", merged, folder.file("cube"), "--tensor", "2", "--pipeline", "2", "--data", "2"});
+  tool_done({"verify", merged});
+  tool_done({"diff", run, merged});
+  tool_done({"reshape", merged, folder.file("cube"), "--tensor", "2", "--pipeline", "2", "--data", "2"});
   CHECK((files_of(folder.file("cube")) == files_of(checkpoint(run, 8))));
   CHECK(text_of(merged) == text_of(run));
 }
@@ -151,7 +151,7 @@ TEST_CASE("merge: incomplete or mixed or damaged checkpoints end with 4", "[faul
                                    {"verify", source},
                                    {"reshape", source, target, "--tensor", "1", "--pipeline", "2"}}) {
       CAPTURE(command[0]);
-      refused(command, 4, part);
+      tool_refused(command, 4, part);
     }
     fs::remove_all(source);
     CHECK(folder.files().empty());
@@ -185,30 +185,31 @@ TEST_CASE("a run that is exported and imported again is the same model") {
   const TemporaryFolder folder;
   const std::string& run = straight_run(kCube);
   const std::string exported = folder.file("exported"), imported = folder.file("imported");
-  const Finished out = done({"export", run, exported, "--max-shard-size", "40kB", "--logits", folder.file("out.json")});
+  const Finished out =
+      tool_done({"export", run, exported, "--max-shard-size", "40kB", "--logits", folder.file("out.json")});
   CHECK(mentions(out.out, "largest difference 0,"));
   CHECK(fs::exists(exported + "/model.safetensors.index.json"));
   CHECK(mentions(contents_of(exported + "/config.json"), "GPT2LMHeadModel"));
-  const Finished in = done({"import", exported, imported, "--logits", folder.file("in.json")});
+  const Finished in = tool_done({"import", exported, imported, "--logits", folder.file("in.json")});
   CHECK(mentions(in.out, "largest difference 0,"));
   CHECK(in.err.empty());
   CHECK(contents_of(folder.file("in.json")) == contents_of(folder.file("out.json")));
-  done({"verify", imported});
+  tool_done({"verify", imported});
   CHECK(text_of(imported) == text_of(run));
 
-  const std::string compared = done({"diff", run, imported, "--weights-only"}).out;
+  const std::string compared = tool_done({"diff", run, imported, "--weights-only"}).out;
   CHECK(mentions(compared, "rows of 1 tensor beyond the vocabulary pad it and are left out\n"));  // zero now
   CHECK(mentions(compared, ": equal\nlargest difference 0\n"));
   CHECK(mentions(tool({"diff", run, imported}).out, "embedding.word.weight; "));
   const std::string again = folder.file("again"), narrow = folder.file("narrow");
-  done({"export", imported, again, "--max-shard-size", "40KB", "--no-comparison"});
+  tool_done({"export", imported, again, "--max-shard-size", "40KB", "--no-comparison"});
   auto first = files_of(exported), second = files_of(again);
   for (auto* files : {&first, &second}) files->erase("config.json");  // it has the step
   CHECK((first == second));
-  done({"export", imported, narrow, "--dtype", "bf16"});
-  done({"import", narrow, folder.file("rounded"), "--no-comparison"});
-  done({"diff", run, folder.file("rounded"), "--weights-only", "--tolerance", "0.01"});  // padding differs by more
-  done({"export", imported, folder.file("wide")});
+  tool_done({"export", imported, narrow, "--dtype", "bf16"});
+  tool_done({"import", narrow, folder.file("rounded"), "--no-comparison"});
+  tool_done({"diff", run, folder.file("rounded"), "--weights-only", "--tolerance", "0.01"});  // padding differs by more
+  tool_done({"export", imported, folder.file("wide")});
   const auto bytes = [](const std::string& model) { return fs::file_size(model + "/model.safetensors"); };
   CHECK(2 * bytes(narrow) < bytes(folder.file("wide")) + 16'000);  // the headers are of a length
 }
@@ -216,13 +217,14 @@ TEST_CASE("a run that is exported and imported again is the same model") {
 TEST_CASE("an imported model trains from the input-file part written with it") {
   const TemporaryFolder folder;
   const std::string exported = folder.file("exported"), imported = folder.file("imported model");
-  done({"export", straight_run(kCube), exported, "--no-comparison"});
-  const std::string out = done({"import", exported, imported}).out;
+  tool_done({"export", straight_run(kCube), exported, "--no-comparison"});
+  const std::string out = tool_done({"import", exported, imported}).out;
   CHECK(mentions(out, imported + "/model.toml: its [model] for an input file"));
   const std::string part = contents_of(imported + "/model.toml");
   CHECK(mentions(part, "\n#   initialize_from = \"" + imported + "\"\n"));
   CHECK(mentions(part, "--tokenizer byte\n"));
-  CHECK(mentions(done({"info", imported}).out, "\n" + part.substr(part.find("[model]"))));  // as an input file has them
+  CHECK(mentions(tool_done({"info", imported}).out,
+                 "\n" + part.substr(part.find("[model]"))));  // as an input file has them
 
   const std::string input = folder.file("tuned.toml"), run = folder.file("run");
   write_file(input, part + "[data]\ntrain = \"" + data_prefix() + "\"\n[train]\nsteps = 1\nglobal_batch_size = 8\n" +
@@ -240,16 +242,16 @@ TEST_CASE("an imported model trains from the input-file part written with it") {
 TEST_CASE("an export or import that fails says why and leaves nothing") {
   const TemporaryFolder folder;
   const std::string &run = straight_run(kCube), model = folder.file("model"), target = folder.file("target");
-  done({"export", run, model, "--no-comparison"});
-  refused({"export", run, target, "--format", "llama"}, 2, "model.position_embedding must be \"rope\"");
-  refused({"export", run, target, "--dtype", "fp8"}, 2, "none of fp32, bf16 and fp16");
-  refused({"export", run, target, "--max-shard-size", "5XB"}, 2, "--max-shard-size");
-  refused({"export", run, model}, 2, "is there already");
-  refused({"import", model, model}, 2, "is there already");
-  refused({"import", run, target}, 4, "config.json cannot be read");
-  refused({"import", model, target, "--vocab-size", "0"}, 2, "--vocab-size: 1 or more");
-  refused({"import", model, target, "--vocab-size", "1000"}, 4, "its tables have");
-  refused({"import", model, target, "--logits", "l", "--no-comparison"}, 2, "--logits excludes --no-comparison");
+  tool_done({"export", run, model, "--no-comparison"});
+  tool_refused({"export", run, target, "--format", "llama"}, 2, "model.position_embedding must be \"rope\"");
+  tool_refused({"export", run, target, "--dtype", "fp8"}, 2, "none of fp32, bf16 and fp16");
+  tool_refused({"export", run, target, "--max-shard-size", "5XB"}, 2, "--max-shard-size");
+  tool_refused({"export", run, model}, 2, "is there already");
+  tool_refused({"import", model, model}, 2, "is there already");
+  tool_refused({"import", run, target}, 4, "config.json cannot be read");
+  tool_refused({"import", model, target, "--vocab-size", "0"}, 2, "--vocab-size: 1 or more");
+  tool_refused({"import", model, target, "--vocab-size", "1000"}, 4, "its tables have");
+  tool_refused({"import", model, target, "--logits", "l", "--no-comparison"}, 2, "--logits excludes --no-comparison");
   for (const char* command : {"export", "import"}) {  // no more space half-way
     const Finished full = run_command({"sh", "-c", "ulimit -f 40; exec \"$@\"", "sh", checkpoint_program(), command,
                                        command == std::string("export") ? run : model, target, "--no-comparison"},
@@ -259,26 +261,26 @@ TEST_CASE("an export or import that fails says why and leaves nothing") {
     CHECK(error_lines(full) == 1);
   }
   fs::resize_file(model + "/model.safetensors", 5000);
-  refused({"import", model, target}, 4, "model.safetensors");
+  tool_refused({"import", model, target}, 4, "model.safetensors");
   for (const auto& entry : fs::directory_iterator(folder.path())) CHECK(entry.path().filename() == "model");
 }
 
 TEST_CASE("megatron_checkpoint refuses what it does not understand with 2") {
   const TemporaryFolder folder;
   const std::string& run = straight_run(kCube);
-  refused({}, 2, "give a command");
-  refused({"mrege", run, folder.file("x")}, 2, "did you mean 'merge'?");
-  refused({"info"}, 2, "one name");
-  refused({"merge", run}, 2, "two names");
-  refused({"merge", run, folder.file("x"), "--tensor", "2"}, 2, "--tensor is no option of merge");
-  refused({"reshape", run, folder.file("x"), "--tensor", "2"}, 2, "--pipeline");
-  refused({"reshape", run, folder.file("x"), "--tensor", "0", "--pipeline", "2"}, 2, "1 or more");
-  refused({"reshape", run, folder.file("x"), "--tensor", "8", "--pipeline", "1"}, 2, "attention_heads");
-  refused({"reshape", run, folder.file("x"), "--tensor", "1", "--pipeline", "3"}, 2,
-          "choose other --tensor, --pipeline or --virtual-stages");
-  refused({"merge", run, folder.path()}, 2, "is there already");
-  refused({"info", folder.file("nothing")}, 4, "is no folder");
-  CHECK(mentions(done({"--help"}).out, "  info SOURCE"));
-  CHECK(mentions(done({"--version"}).out, "megatron_checkpoint "));
+  tool_refused({}, 2, "give a command");
+  tool_refused({"mrege", run, folder.file("x")}, 2, "did you mean 'merge'?");
+  tool_refused({"info"}, 2, "one name");
+  tool_refused({"merge", run}, 2, "two names");
+  tool_refused({"merge", run, folder.file("x"), "--tensor", "2"}, 2, "--tensor is no option of merge");
+  tool_refused({"reshape", run, folder.file("x"), "--tensor", "2"}, 2, "--pipeline");
+  tool_refused({"reshape", run, folder.file("x"), "--tensor", "0", "--pipeline", "2"}, 2, "1 or more");
+  tool_refused({"reshape", run, folder.file("x"), "--tensor", "8", "--pipeline", "1"}, 2, "attention_heads");
+  tool_refused({"reshape", run, folder.file("x"), "--tensor", "1", "--pipeline", "3"}, 2,
+               "choose other --tensor, --pipeline or --virtual-stages");
+  tool_refused({"merge", run, folder.path()}, 2, "is there already");
+  tool_refused({"info", folder.file("nothing")}, 4, "is no folder");
+  CHECK(mentions(tool_done({"--help"}).out, "  info SOURCE"));
+  CHECK(mentions(tool_done({"--version"}).out, "megatron_checkpoint "));
   CHECK(folder.files().empty());
 }

@@ -12,12 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Command preprocess(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), preprocess_program());
-  return arguments;
-}
-
-std::string corpus() {
+std::string corpus_file() {
   return (shared_folder() / "corpus.jsonl").string();
 }
 
@@ -26,9 +21,9 @@ std::string corpus() {
 TEST_CASE("a new vocabulary, from text to generated text", "[vocabulary]") {
   const TemporaryFolder folder;
   const std::string vocabulary = folder.file("vocabulary"), prefix = folder.file("data/own"), run = folder.file("run");
-  expect(preprocess({"train-tokenizer", "--input", corpus(), "--output", vocabulary, "--vocab-size", "400"}), 0,
+  expect(preprocess({"train-tokenizer", "--input", corpus_file(), "--output", vocabulary, "--vocab-size", "400"}), 0,
          {"400 tokens, 143 merges"});
-  expect(preprocess({"--input", corpus(), "--output", prefix, "--tokenizer", "gpt2", "--vocab-file",
+  expect(preprocess({"--input", corpus_file(), "--output", prefix, "--tokenizer", "gpt2", "--vocab-file",
                      vocabulary + "/vocab.json", "--merge-file", vocabulary + "/merges.txt"}),
          0);
   train(kOneRank, run, {"data.train=" + prefix, "train.steps=2", "checkpoint.every_steps=2"});
@@ -60,8 +55,8 @@ TEST_CASE("a new vocabulary, from text to generated text", "[vocabulary]") {
   config.erase("megatron_train");  // our own key, which names the vocabulary
   write_file(exported + "/config.json", config.dump());
   expect({checkpoint_program(), "import", exported, imported}, 0, {"normalizer of type Nmt", "--data-prefix"});
-  expect(preprocess({"train-tokenizer", "--input", corpus()}), 2, {"--output"});
-  expect(preprocess({"train-tokenizer", "--input", corpus(), "--output", vocabulary, "--vocab-size", "257"}), 2,
+  expect(preprocess({"train-tokenizer", "--input", corpus_file()}), 2, {"--output"});
+  expect(preprocess({"train-tokenizer", "--input", corpus_file(), "--output", vocabulary, "--vocab-size", "257"}), 2,
          {"--vocab-size 257"});
   expect(preprocess({"train-tokenizer", "--input", folder.file("absent.jsonl"), "--output", vocabulary}), 3,
          {"absent.jsonl"});
@@ -70,7 +65,7 @@ TEST_CASE("a new vocabulary, from text to generated text", "[vocabulary]") {
   fs::remove(vocabulary + "/merges.txt");
   fs::create_directories(vocabulary + "/merges.txt");
   const std::string older = contents_of(vocabulary + "/vocab.json");
-  const std::vector<std::string> smaller{"train-tokenizer", "--input",      corpus(), "--output",
+  const std::vector<std::string> smaller{"train-tokenizer", "--input",      corpus_file(), "--output",
                                          vocabulary,        "--vocab-size", "300"};
   expect(preprocess(smaller), 2, {"vocab.json is there already", "--overwrite"});
   std::vector<std::string> overwriting = smaller;
@@ -112,7 +107,7 @@ TEST_CASE("preprocess: shards with sentences to Megatron-LM's files and back") {
   const std::string set = folder.file("set"), out = folder.file("out"), back = folder.file("back"),
                     again = folder.file("again");
   const auto make = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), {"--input", corpus(), "--output", set});
+    more.insert(more.begin(), {"--input", corpus_file(), "--output", set});
     return preprocess(more);
   };
   expect(make({"--sentences", "punkt"}), 2, {"icu lines array"});
@@ -169,9 +164,9 @@ TEST_CASE("preprocess: another finished set is not replaced unasked") {
     return launched(2, preprocess(more));
   };
   write_file(other, "{\"text\": \"other\"}\n");
-  expect(make(corpus()), 0);
+  expect(make(corpus_file()), 0);
   const std::string shard = contents_of(set + "-00000.h5");
-  expect(make(corpus()), 0, {"set exists already"});
+  expect(make(corpus_file()), 0, {"set exists already"});
   expect(make(other), 2, {"set-00000.h5 already holds another set", "--overwrite"});
   CHECK((contents_of(set + "-00000.h5") == shard));
   for (const auto& entry : fs::directory_iterator(folder.path())) CHECK(entry.path().extension() != ".tmp");

@@ -7,7 +7,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // A run on the cube that would take hours.
-Command endless(const std::string& directory, const Settings& settings = {}) {
+Command hours_on_cube(const std::string& directory, const Settings& settings = {}) {
   Settings all = {"train.steps=1000000", "train.evaluate_every=0"};
   all.insert(all.end(), settings.begin(), settings.end());
   return training(kCube, directory, all);
@@ -32,7 +32,7 @@ bool alive(pid_t process) {
 
 TEST_CASE("a rank that hangs: all say what they wait in, and the job ends with 6", "[fault-31]") {
   const TemporaryFolder folder;
-  Process process(endless(folder.file("run"), {"run.hang_minutes=0.3"}));
+  Process process(hours_on_cube(folder.file("run"), {"run.hang_minutes=0.3"}));
   REQUIRE(wait_for_lines(process, folder.file("run"), 20));
   const std::vector<pid_t> ranks = process.children("megatron_train");
   REQUIRE(ranks.size() == 8);
@@ -62,7 +62,7 @@ TEST_CASE("a rank that hangs: all say what they wait in, and the job ends with 6
 TEST_CASE("all ranks stopped for a while: the run continues", "[fault-31]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
-  Process process(endless(directory, {"run.hang_minutes=0.5"}));  // no busy machine takes that long for a step
+  Process process(hours_on_cube(directory, {"run.hang_minutes=0.5"}));  // no busy machine takes that long for a step
   REQUIRE(wait_for_lines(process, directory, 20));
   const std::vector<pid_t> ranks = process.children("megatron_train");
   for (const pid_t rank : ranks) ::kill(rank, SIGSTOP);
@@ -87,7 +87,7 @@ TEST_CASE("crash: the job ends in seconds with rank and step and leaves the stac
     CAPTURE(way.name);
     const TemporaryFolder folder;
     const std::string directory = folder.file("run");
-    Process process(endless(directory));
+    Process process(hours_on_cube(directory));
     REQUIRE(wait_for_lines(process, directory, 5));
     const std::vector<pid_t> ranks = process.children("megatron_train");
     REQUIRE(ranks.size() == 8);

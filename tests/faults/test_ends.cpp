@@ -6,7 +6,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Command with(Command command, const std::string& option) {
+Command with_option(Command command, const std::string& option) {
   command.push_back(option);
   return command;
 }
@@ -16,7 +16,7 @@ Command with(Command command, const std::string& option) {
 TEST_CASE("a run without [checkpoint] saves its last step") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
-  const Finished plan = run_command(with(training(kOneRank, directory), "--dry-run"));
+  const Finished plan = run_command(with_option(training(kOneRank, directory), "--dry-run"));
   CHECK(mentions(plan.out, "saves     every 30 minutes, at the end"));
   CHECK(mentions(plan.out, "failure   costs at most 30 minutes of work, and the step under way"));
   CHECK(mentions(plan.out, "; a save takes about "));
@@ -32,7 +32,7 @@ TEST_CASE("every_steps = never: plan, banner and last line say so") {
   const std::string directory = folder.file("run");
   const Settings never = {"checkpoint.every_steps=never", "train.steps=2"};
   const std::string planned = "saves     never: the trained model is NOT kept (checkpoint.every_steps = \"never\")";
-  CHECK(mentions(run_command(with(training(kOneRank, directory, never), "--dry-run")).out, planned));
+  CHECK(mentions(run_command(with_option(training(kOneRank, directory, never), "--dry-run")).out, planned));
   CHECK_FALSE(fs::exists(directory));
   const Finished finished = train(kOneRank, directory, never);
   CHECK(mentions(finished.out, planned));
@@ -115,7 +115,7 @@ TEST_CASE("--fresh starts over in a directory with a suffix") {
   const std::string directory = folder.file("run");
   const Settings settings = {"train.steps=2", "train.evaluate_every=0"};
   const auto fresh = [&](const Layout& layout) {
-    const Finished finished = run_command(with(training(layout, directory, settings), "--fresh"));
+    const Finished finished = run_command(with_option(training(layout, directory, settings), "--fresh"));
     INFO(finished.out << finished.err);
     CHECK(finished.code == 0);
     return finished.out;
@@ -132,7 +132,7 @@ TEST_CASE("--fresh starts over in a directory with a suffix") {
   CHECK(saved_steps(directory + "_4") == std::vector<std::int64_t>{2});
   CHECK(all_files(directory) == before);
 
-  const Finished refused = run_command(with(with(training(kOneRank, directory), "--fresh"), "--dry-run"));
+  const Finished refused = run_command(with_option(with_option(training(kOneRank, directory), "--fresh"), "--dry-run"));
   CHECK(refused.code == 2);
   CHECK(mentions(refused.err, "--fresh starts a training run"));
 }

@@ -8,8 +8,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr Layout kTwo{2, 1, 1};
-
 struct Mistake {
   const char* name;
   Command command;
@@ -90,7 +88,7 @@ TEST_CASE("errors: a damaged checkpoint is passed over with a warning", "[fault-
 TEST_CASE("mistakes in the command line and the input end with 2", "[fault-1][fault-4]") {
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
-  const auto with = [&](const Settings& settings) { return training(kTwo, directory, settings); };
+  const auto with = [&](const Settings& settings) { return training(kTwoTensorRanks, directory, settings); };
   Command unknown_option = with({});
   unknown_option.push_back("--dry-rum");
   const std::string used = folder.file("used");
@@ -102,7 +100,10 @@ TEST_CASE("mistakes in the command line and the input end with 2", "[fault-1][fa
       {"family", with({"model.family=t6"}), 2, {"model.family", "t6", "gpt", "bert", "t5"}},
       {"ranks", with({"parallel.tensor=4"}), 2, {"tensor", "2"}},
       {"unknown option", unknown_option, 2, {"--dry-rum", "--dry-run"}},
-      {"used directory", training(kTwo, used, {"checkpoint.resume=false"}), 2, {used, "holds a run already"}},
+      {"used directory",
+       training(kTwoTensorRanks, used, {"checkpoint.resume=false"}),
+       2,
+       {used, "holds a run already"}},
   });
   CHECK(all_files(used) == before);
   CHECK_FALSE(fs::exists(directory));  // nothing is made before all is known to be well
@@ -115,7 +116,9 @@ TEST_CASE("missing and damaged data end with 3", "[fault-9][fault-10]") {
   truncate_file(cut + "-00000.h5");
   const std::string empty = folder.file("empty");
   write_file(empty + "-00000.h5", "");
-  const auto with = [&](const std::string& data) { return training(kTwo, folder.file("run"), {"data.train=" + data}); };
+  const auto with = [&](const std::string& data) {
+    return training(kTwoTensorRanks, folder.file("run"), {"data.train=" + data});
+  };
   require_refused({
       {"missing", with(folder.file("nothing")), 3, {folder.file("nothing")}},
       {"truncated", with(cut), 3, {cut + "-00000.h5"}},
@@ -147,24 +150,24 @@ TEST_CASE("errors: unusable checkpoints end with 4 and the run stays as it was",
   const auto before = all_files(changed);
   require_refused({
       {"changed model",
-       training(kTwo, changed, {"model.hidden_size=64", "model.layers=2"}),
+       training(kTwoTensorRanks, changed, {"model.hidden_size=64", "model.layers=2"}),
        4,
        {"hidden_size", "32", "64", "layers"}},
       {"damaged, named",
-       training(kTwo, folder.file("run"), {"checkpoint.load=" + checkpoint(damaged, 5)}),
+       training(kTwoTensorRanks, folder.file("run"), {"checkpoint.load=" + checkpoint(damaged, 5)}),
        4,
        {checkpoint(damaged, 5), "rank_00002.h5"}},
-      {"all damaged", training(kTwo, lost), 4, {"all checkpoints are damaged"}},
+      {"all damaged", training(kTwoTensorRanks, lost), 4, {"all checkpoints are damaged"}},
       {"nothing there",
-       training(kTwo, folder.file("run2"), {"checkpoint.initialize_from=" + folder.file("no")}),
+       training(kTwoTensorRanks, folder.file("run2"), {"checkpoint.initialize_from=" + folder.file("no")}),
        4,
        {folder.file("no"), "checkpoint.initialize_from: "}},
       {"no folder to load",
-       training(kTwo, folder.file("run3"), {"checkpoint.load=" + lost + "/config.toml"}),
+       training(kTwoTensorRanks, folder.file("run3"), {"checkpoint.load=" + lost + "/config.toml"}),
        4,
        {"error: rank 0 on ", ": checkpoint.load: " + lost + "/config.toml is no folder"}},
       {"a file as run.directory",
-       training(kTwo, lost + "/config.toml"),
+       training(kTwoTensorRanks, lost + "/config.toml"),
        7,
        {"run.directory = \"" + lost + "/config.toml\"", "is an existing file and no folder; choose another folder"}},
   });

@@ -21,7 +21,7 @@ const Settings kExperts = {"moe.experts=4",
                            "model.hidden_dropout=0",
                            "model.attention_dropout=0"};
 
-Settings with(const Settings& more) {
+Settings with_experts(const Settings& more) {
   Settings all = kExperts;
   all.insert(all.end(), more.begin(), more.end());
   return all;
@@ -36,7 +36,7 @@ TEST_CASE("experts: any number of expert ranks trains and resumes the same model
   const std::string one = folder.file("one"), cube = folder.file("cube"), four = folder.file("four");
   const Settings steps = {"train.steps=6", "checkpoint.every_steps=3", "checkpoint.keep_last=0"};
   const auto settings = [&](const Settings& more) {
-    Settings all = with(steps);
+    Settings all = with_experts(steps);
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
@@ -74,7 +74,7 @@ TEST_CASE("experts: dense parts and router noise on any layout and when resumed"
   const Settings part = GENERATE(Settings{"moe.shared_experts=2", "moe.shared_gate=true", "moe.jitter=0.1"},
                                  Settings{"moe.residual=true", "moe.jitter=0.1"});
   const auto settings = [&](const Settings& more) {
-    Settings all = with(part);
+    Settings all = with_experts(part);
     all.insert(all.end(), {"train.steps=4", "checkpoint.every_steps=2"});
     all.insert(all.end(), more.begin(), more.end());
     return all;
@@ -90,7 +90,8 @@ TEST_CASE("experts: dense parts and router noise on any layout and when resumed"
 TEST_CASE("experts without drops: same model on any layout with predicted memory") {
   const TemporaryFolder folder;
   const auto settings = [](const Settings& more) {
-    Settings all = with({"train.steps=6", "checkpoint.every_steps=3", "checkpoint.keep_last=0", "moe.drop=none"});
+    Settings all =
+        with_experts({"train.steps=6", "checkpoint.every_steps=3", "checkpoint.keep_last=0", "moe.drop=none"});
     std::erase(all, "moe.capacity_factor=2");
     all.insert(all.end(), more.begin(), more.end());
     return all;
@@ -98,7 +99,7 @@ TEST_CASE("experts without drops: same model on any layout with predicted memory
   const std::string roomy = folder.file("roomy"), one = folder.file("one"), cube = folder.file("cube");
   const Settings on_cube = settings(
       {"parallel.expert=2", "parallel.sequence_parallel=true", "moe.buffer=1", "parallel.schedule=zero_bubble"});
-  expect(training(kOneRank, roomy, with({"train.steps=6"})), 0);
+  expect(training(kOneRank, roomy, with_experts({"train.steps=6"})), 0);
   expect(training(kOneRank, one, settings({})), 0, {"as predicted, to the byte"});
   check_same_losses(one, roomy);
   Settings until_three = on_cube;
@@ -118,11 +119,12 @@ TEST_CASE("experts: --verify, export, import and generation") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), theirs = folder.file("theirs"), back = folder.file("back");
   Command verify =
-      training({.tensor = 1, .pipeline = 2, .data = 2}, folder.file("verified"), with({"parallel.expert=2"}));
+      training({.tensor = 1, .pipeline = 2, .data = 2}, folder.file("verified"), with_experts({"parallel.expert=2"}));
   verify.emplace_back("--verify");
   expect(verify, 0, {"verified: fp32"});
 
-  expect(training({.tensor = 1, .pipeline = 1, .data = 2}, run, with({"parallel.expert=2", "train.steps=2"})), 0);
+  expect(training({.tensor = 1, .pipeline = 1, .data = 2}, run, with_experts({"parallel.expert=2", "train.steps=2"})),
+         0);
   expect({checkpoint_program(), "export", run, theirs}, 0);
   CHECK(mentions(contents_of(theirs + "/config.json"), "MixtralForCausalLM"));
   expect({checkpoint_program(), "import", theirs, back}, 0);
@@ -139,7 +141,7 @@ TEST_CASE("experts: what cannot be is refused by name") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   const auto refused = [&](const Layout& layout, const Settings& settings, const std::string& part) {
-    expect(training(layout, run, with(settings)), 2, {part});
+    expect(training(layout, run, with_experts(settings)), 2, {part});
     CHECK_FALSE(std::filesystem::exists(run));
   };
   refused(kOneRank, {"moe.top_k=5"}, "moe.top_k = 5 is above moe.experts = 4");

@@ -9,21 +9,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr Layout kTwo{2, 1, 1};
-
-bool has_temporary_folder(const std::string& run) {
-  for (const auto& entry : fs::directory_iterator(run + "/checkpoints")) {
-    if (entry.path().filename().string().starts_with(".tmp")) return true;
-  }
-  return false;
-}
-
-std::string word_list(const Command& command) {
-  std::string words;
-  for (const std::string& word : command) words += "'" + word + "' ";
-  return words;
-}
-
 // A run on a separate small disk, unmounted at the end.
 class SmallDisk {
  public:
@@ -56,7 +41,8 @@ TEST_CASE("a disk too small for a checkpoint is refused at the start", "[fault-4
     WARN("no right to mount a small file system: not tested");
     return;
   }
-  const Finished finished = run_command(training(kTwo, folder.file("disk/run"), {"checkpoint.every_steps=2"}), 30);
+  const Finished finished =
+      run_command(training(kTwoTensorRanks, folder.file("disk/run"), {"checkpoint.every_steps=2"}), 30);
   INFO(finished.out << finished.err);
   CHECK(finished.code == 7);
   CHECK(error_lines(finished) == 1);
@@ -108,7 +94,7 @@ TEST_CASE("full disk: training continues with the old checkpoint and ends with 7
   const char* const async = GENERATE("false", "true");
   CAPTURE(async);
   const auto job = [&](const std::string& steps) {
-    return training(kTwo, run,
+    return training(kTwoTensorRanks, run,
                     {"train.steps=" + steps, "train.evaluate_every=0", "checkpoint.every_steps=20",
                      std::string("checkpoint.async=") + async});
   };
@@ -141,7 +127,8 @@ TEST_CASE("a first save that fails ends the run with 7, and leaves nothing behin
   // Rank files of this model have 19 MB; what MPI shares memory through stays below the limit.
   const Command limited = {
       "bash", "-c",
-      "ulimit -f 17500; exec " + word_list(training(kTwo, run, {"checkpoint.every_steps=2", "model.hidden_size=256"}))};
+      "ulimit -f 17500; exec " +
+          quoted(training(kTwoTensorRanks, run, {"checkpoint.every_steps=2", "model.hidden_size=256"}))};
   const Finished finished = run_command(limited, 30);
   INFO(finished.out << finished.err);
   CHECK(finished.code == 7);
@@ -156,7 +143,7 @@ TEST_CASE("a log on a full device costs its lines and nothing else", "[fault-45]
   const std::string run = folder.file("run");
   fs::create_directory(run);
   fs::create_symlink("/dev/full", run + "/run.log");
-  train(kTwo, run, {"checkpoint.every_steps=4"});
+  train(kTwoTensorRanks, run, {"checkpoint.every_steps=4"});
   CHECK(saved_steps(run) == std::vector<std::int64_t>{4, 8});
   CHECK(numbers(run, "train").size() == kPlannedSteps);
 }
@@ -164,7 +151,7 @@ TEST_CASE("a log on a full device costs its lines and nothing else", "[fault-45]
 TEST_CASE("filesystem: log and metrics may be deleted or moved during a run", "[fault-48]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
-  Process process(training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0"}));
+  Process process(training(kTwoTensorRanks, run, {"train.steps=1000000", "train.evaluate_every=0"}));
   REQUIRE(wait_for_lines(process, run, 10));
   fs::remove(run + "/metrics.jsonl");
   fs::rename(run + "/run.log", run + "/run.log.1");
@@ -191,8 +178,8 @@ TEST_CASE("a shard that is emptied or zeroed under a run ends it with 3", "[faul
     const TemporaryFolder folder;
     const std::string run = folder.file("run"), shard = folder.file("own-00000.h5");
     fs::copy(data_prefix() + "-00000.h5", shard);
-    Process process(
-        training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0", "data.train=" + folder.file("own")}));
+    Process process(training(kTwoTensorRanks, run,
+                             {"train.steps=1000000", "train.evaluate_every=0", "data.train=" + folder.file("own")}));
     REQUIRE(wait_for_lines(process, run, 3));
     const auto bytes = fs::file_size(shard);
     fs::resize_file(shard, 0);
@@ -210,7 +197,7 @@ TEST_CASE("a shard that is replaced under a run is read as it was", "[fault-54]"
   const std::string run = folder.file("run"), shard = folder.file("own-00000.h5");
   fs::copy(data_prefix() + "-00000.h5", shard);
   const Settings settings{"train.steps=12", "train.evaluate_every=0", "data.train=" + folder.file("own")};
-  Process process(training(kTwo, run, settings));
+  Process process(training(kTwoTensorRanks, run, settings));
   REQUIRE(wait_for_lines(process, run, 2));
   write_file(folder.file("other"), "something else");
   fs::rename(folder.file("other"), shard);
@@ -227,7 +214,8 @@ TEST_CASE("checkpoints removed under a run are written again by its next save", 
     std::error_code busy;  // one may come while they are removed
     for (int i = 0; i < 100 && (fs::remove_all(checkpoints, busy), busy); ++i) pause_milliseconds(5);
   };
-  Process process(training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0", "checkpoint.every_steps=20"}));
+  Process process(
+      training(kTwoTensorRanks, run, {"train.steps=1000000", "train.evaluate_every=0", "checkpoint.every_steps=20"}));
   REQUIRE(wait_for_lines(process, run, 25));
   removed();
   const std::int64_t before = metrics_lines(run);
@@ -241,7 +229,8 @@ TEST_CASE("checkpoints removed under a run are written again by its next save", 
 
   // Where none can be written any more, the one that was removed is not called intact.
   int attempt = 0;
-  Process second(training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0", "checkpoint.every_steps=20"}));
+  Process second(
+      training(kTwoTensorRanks, run, {"train.steps=1000000", "train.evaluate_every=0", "checkpoint.every_steps=20"}));
   REQUIRE(wait_for_lines(second, run, metrics_lines(run) + 25));
   do {  // renamed, since a save that fails halfway through a removal may still find the newest one, and say so
     std::error_code absent;
@@ -260,7 +249,8 @@ TEST_CASE("checkpoints removed under a run are written again by its next save", 
 TEST_CASE("a run directory removed under a run is made again by its next save", "[fault-57]") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
-  Process process(training(kTwo, run, {"train.steps=1000000", "train.evaluate_every=0", "checkpoint.every_steps=5"}));
+  Process process(
+      training(kTwoTensorRanks, run, {"train.steps=1000000", "train.evaluate_every=0", "checkpoint.every_steps=5"}));
   REQUIRE(wait_for_lines(process, run, 10));
   std::error_code busy;  // files may come while it is removed
   for (int i = 0; i < 100 && (fs::remove_all(run, busy), fs::exists(run)); ++i) pause_milliseconds(5);

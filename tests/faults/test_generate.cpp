@@ -9,16 +9,6 @@ using nlohmann::json;
 
 namespace {
 
-Command generate(const std::vector<std::string>& options, int ranks = 0) {
-  Command command = {generate_program(), straight_run(kOneRank)};
-  command.insert(command.end(), options.begin(), options.end());
-  return launched(ranks, command);
-}
-
-Finished in_shell(const std::string& script, double limit = 60) {
-  return run_command({"bash", "-c", script}, limit);
-}
-
 /// Tokens and texts without what rounding may change.
 std::vector<json> exact(std::vector<json> lines) {
   for (json& line : lines) line.erase("logprobs");

@@ -3,20 +3,6 @@
 #include "support/catch.h"
 #include "support/pseudo_terminal.h"
 
-namespace {
-
-Command generate(const std::vector<std::string>& options) {
-  Command command = {generate_program(), straight_run(kOneRank)};
-  command.insert(command.end(), options.begin(), options.end());
-  return command;
-}
-
-Finished in_shell(const std::string& script) {
-  return run_command({"bash", "-c", script}, 60);
-}
-
-}  // namespace
-
 TEST_CASE("generation: typed prompts, and Ctrl-C at the prompt", "[fault-83]") {
   const Finished finished =
       in_shell("printf 'Once\\nTwice' | " + quoted(generate({"--interactive", "--max-new-tokens", "4", "--greedy"})));

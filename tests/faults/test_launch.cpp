@@ -8,8 +8,6 @@
 
 namespace {
 
-constexpr Layout kTwo{2, 1, 1};
-
 std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
@@ -27,7 +25,8 @@ void require_no_mpi_paragraphs(const Finished& finished) {
 
 TEST_CASE("launch script: a program's error and then one line with the exit code") {
   const TemporaryFolder folder;
-  const Finished finished = run_command(training(kTwo, folder.file("run"), {"data.train=" + folder.file("nothing")}));
+  const Finished finished =
+      run_command(training(kTwoTensorRanks, folder.file("run"), {"data.train=" + folder.file("nothing")}));
   INFO(finished.out << finished.err);
   CHECK(finished.code == 3);
   CHECK(error_lines(finished) == 1);
@@ -232,7 +231,7 @@ TEST_CASE("launch script: a stop in a long step is acknowledged at once by name"
   const TemporaryFolder folder;
   const std::string directory = folder.file("run");
   // Some twenty seconds on an idle machine.
-  Process process(training(kTwo, directory,
+  Process process(training(kTwoTensorRanks, directory,
                            {"model.hidden_size=256", "model.sequence_length=256", "train.micro_batch_size=4",
                             "train.global_batch_size=512", "train.evaluate_every=0"}));
   const auto wait_for = [&](const char* words) {

@@ -10,24 +10,24 @@ namespace fs = std::filesystem;
 namespace {
 
 /// A folder whose data/ has the shared corpus.
-struct Workplace : TemporaryFolder {
-  Workplace() { fs::create_directory_symlink(fs::path(data_prefix()).parent_path(), file("data")); }
+struct NewInputFolder : TemporaryFolder {
+  NewInputFolder() { fs::create_directory_symlink(fs::path(data_prefix()).parent_path(), file("data")); }
 };
 
 const std::string kDefaults(60, '\n');
 
 /// `--new new.toml` with these answers on standard input.
-Finished answered(const Workplace& place, const std::string& answers) {
+Finished answered(const NewInputFolder& place, const std::string& answers) {
   return run_command({"bash", "-c", "printf %s \"$1\" | \"$0\" --new new.toml", train_program(), answers}, 60,
                      place.path());
 }
 
-Finished dry_run(const Workplace& place, const std::string& ranks) {
+Finished dry_run(const NewInputFolder& place, const std::string& ranks) {
   return run_command({train_program(), "new.toml", "--dry-run", "--ranks", ranks}, 60, place.path());
 }
 
 /// "key = value" lines of --print-config, of these keys.
-std::string values_of(const std::string& input, const Workplace& place, const std::vector<std::string>& keys) {
+std::string values_of(const std::string& input, const NewInputFolder& place, const std::vector<std::string>& keys) {
   const Finished printed = run_command({train_program(), input, "--print-config"}, 30, place.path());
   REQUIRE(printed.code == 0);
   std::istringstream lines(printed.out);
@@ -43,7 +43,7 @@ std::string values_of(const std::string& input, const Workplace& place, const st
 }  // namespace
 
 TEST_CASE("new input file: defaults alone make one that plans and trains") {
-  const Workplace place;
+  const NewInputFolder place;
   const Finished made = answered(place, kDefaults);
   INFO(made.out << made.err);
   REQUIRE(made.code == 0);
@@ -68,7 +68,7 @@ TEST_CASE("new input file: defaults alone make one that plans and trains") {
 TEST_CASE("new input file: each family, on several ranks") {
   const std::string family = GENERATE("gpt", "bert", "t5");
   CAPTURE(family);
-  const Workplace place;
+  const NewInputFolder place;
   const std::string sizes = family == "t5" ? "\n\n\n\n\n\n\n" : "\n\n\n\n\n";  // preset, layers, width, heads, lengths
   // Another path, whose shards are still to be made; their vocabulary; device; ranks.
   const Finished made = answered(place, family + "\n" + sizes + "data/later\n622\ncpu\n4\n" + kDefaults);
@@ -83,7 +83,7 @@ TEST_CASE("new input file: each family, on several ranks") {
 }
 
 TEST_CASE("new input file: data of the wrong kind is refused as in training") {
-  const Workplace place;
+  const NewInputFolder place;
   const Finished made = answered(place, "bert\n\n\n\n\n\ndata/corpus\ndata/later\n" + kDefaults);
   INFO(made.err);
   REQUIRE(made.code == 0);
@@ -95,7 +95,7 @@ TEST_CASE("new input file: data of the wrong kind is refused as in training") {
 }
 
 TEST_CASE("new input file: wherever the answers end, exit code 2 and no file") {
-  const Workplace place;
+  const NewInputFolder place;
   for (const std::size_t count : {0, 1, 3, 7, 12, 18, 22}) {
     CAPTURE(count);
     const Finished ended = answered(place, std::string(count, '\n'));
@@ -108,7 +108,7 @@ TEST_CASE("new input file: wherever the answers end, exit code 2 and no file") {
 }
 
 TEST_CASE("new input file: an endless line ends the answers") {
-  const Workplace place;
+  const NewInputFolder place;
   const Finished ended =
       run_command({"bash", "-c", "exec " + train_program() + " --new " + place.file("new.toml") + " < /dev/zero"}, 60);
   INFO(ended.err);
@@ -117,7 +117,7 @@ TEST_CASE("new input file: an endless line ends the answers") {
 }
 
 TEST_CASE("new input file: an existing file is refused before the first question") {
-  const Workplace place;
+  const NewInputFolder place;
   write_file(place.file("new.toml"), "mine\n");
   const Finished refused = answered(place, kDefaults);
   CHECK(refused.code == 2);
@@ -136,7 +136,7 @@ TEST_CASE("new input file: an existing file is refused before the first question
 }
 
 TEST_CASE("new input file: on GPUs the defaults are the planner's best layout") {
-  const Workplace place;
+  const NewInputFolder place;
   // Preset, length, data, vocabulary, device, ranks, hardware; all else by default.
   const Finished made = answered(place, "gpt\ngpt3-1.3b\n\ndata/later\n50257\ncuda\n16\na100\na100-sxm\n" + kDefaults);
   INFO(made.err);
@@ -157,7 +157,7 @@ TEST_CASE("new input file: on GPUs the defaults are the planner's best layout") 
 }
 
 TEST_CASE("new input file: on a terminal Ctrl-C writes nothing, nor does Ctrl-D") {
-  const Workplace place;
+  const NewInputFolder place;
   PseudoTerminal terminal;
   const tcflag_t modes = terminal.modes();
   const bool interrupts = GENERATE(true, false);
@@ -175,7 +175,7 @@ TEST_CASE("new input file: on a terminal Ctrl-C writes nothing, nor does Ctrl-D"
 }
 
 TEST_CASE("new input file: a signal while it waits for a pipe writes nothing") {
-  const Workplace place;
+  const NewInputFolder place;
   const Finished ended = run_command(
       {"bash", "-c",
        "exec 3> >(exec \"$0\" --new new.toml 2> err); pid=$!; until grep -aq family err; do sleep 0.1; done; "

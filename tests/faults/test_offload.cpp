@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr Layout kTwo{1, 1, 2};
+constexpr Layout kTwoCopies{1, 1, 2};
 
 Settings in_files(const std::string& folder, Settings more = {}) {
   more.insert(more.end(), {"optimizer.offload=file", "optimizer.offload_folder=" + folder, "optimizer.share=state"});
@@ -43,7 +43,7 @@ TEST_CASE("offload: killed runs leave nothing of their files and resume", "[faul
                     "optimizer.share=state", "learning_rate.decay=constant"};
   };
   {
-    Process process(training(kTwo, run, in_files(disk, length(100000))));
+    Process process(training(kTwoCopies, run, in_files(disk, length(100000))));
     REQUIRE(wait_for_lines(process, run, 4));
     const std::vector<pid_t> ranks = process.children("megatron_train");
     REQUIRE(ranks.size() == 2);
@@ -53,8 +53,8 @@ TEST_CASE("offload: killed runs leave nothing of their files and resume", "[faul
   }
   CHECK(fs::is_empty(disk));
   const int last = static_cast<int>(saved_steps(run).back()) + 3;
-  train(kTwo, run, in_files(disk, length(last)));
-  train(kTwo, straight, length(last));
+  train(kTwoCopies, run, in_files(disk, length(last)));
+  train(kTwoCopies, straight, length(last));
   CHECK(same_rank_files(run, straight, last));
   done({checkpoint_program(), "diff", checkpoint(run, last), checkpoint(straight, last)});
 }
@@ -63,7 +63,7 @@ TEST_CASE("offload: a disk that goes away ends the run with 7 and a checkpoint",
   const TemporaryFolder folder;
   const std::string disk = folder.file("disk"), run = folder.file("run");
   fs::create_directory(disk);
-  const Layout layout = GENERATE(kOneRank, kTwo);
+  const Layout layout = GENERATE(kOneRank, kTwoCopies);
   CAPTURE(layout.ranks());
   const auto settings = [](int steps) {
     return Settings{"train.steps=" + std::to_string(steps), "checkpoint.every_steps=2", "train.evaluate_every=0"};
@@ -97,7 +97,8 @@ TEST_CASE("offload: no room for the files is told before a step", "[fault-45]") 
   fs::create_directory(disk);
   // MPI's own files are of a few MiB; those of these states would have about 100.
   const Settings large = in_files(disk, {"model.hidden_size=512", "model.layers=8"});
-  const Command limited = {"bash", "-c", "ulimit -f 40000; exec " + quoted(training(kTwo, folder.file("run"), large))};
+  const Command limited = {"bash", "-c",
+                           "ulimit -f 40000; exec " + quoted(training(kTwoCopies, folder.file("run"), large))};
   require_refused(
       run_command(limited, 60), 7,
       {"cannot reserve ", " bytes for the optimizer's state in " + disk, "are free", "optimizer.offload_folder"});

@@ -12,7 +12,7 @@ using nlohmann::json;
 namespace {
 
 /// A GPT of 1.3 billion parameters, without data.
-const char* const kInput = R"([model]
+const char* const kPlanInput = R"([model]
 preset = "gpt3-1.3b"
 vocab_size = 50257
 [train]
@@ -24,8 +24,8 @@ compute = "bf16"
 train = "none"
 )";
 
-struct Workplace : TemporaryFolder {
-  Workplace() { write_file(file("input.toml"), kInput); }
+struct PlanFolder : TemporaryFolder {
+  PlanFolder() { write_file(file("input.toml"), kPlanInput); }
 
   Finished plan(std::vector<std::string> options, const std::string& input = "input.toml") const {
     options.insert(options.begin(), {MEGATRON_PLAN, input});
@@ -50,7 +50,7 @@ std::vector<std::vector<std::string>> rows_of(const std::string& table) {
 }  // namespace
 
 TEST_CASE("megatron_plan: ten layouts with the fastest first as table and JSON") {
-  const Workplace place;
+  const PlanFolder place;
   const Finished found =
       place.plan({"--hardware", "a100-sxm", "--ranks", "64", "--output", "all.json", "--write", "best.toml"});
   INFO(found.out << found.err);
@@ -103,7 +103,7 @@ TEST_CASE("megatron_plan: ten layouts with the fastest first as table and JSON")
 }
 
 TEST_CASE("--fit: the cheapest way under a limit, with the options that take it") {
-  const Workplace place;
+  const PlanFolder place;
   const std::vector<std::string> large = {"--ranks", "8", "--set", "train.micro_batch_size=16"};
   const auto fit = [&](Command command, const char* limit) {
     command.insert(command.end(), large.begin(), large.end());
@@ -127,7 +127,7 @@ TEST_CASE("--fit: the cheapest way under a limit, with the options that take it"
 }
 
 TEST_CASE("megatron_plan: --explain says where the time of the file's layout goes") {
-  const Workplace place;
+  const PlanFolder place;
   const Finished one = place.plan({"--hardware", "h100-sxm", "--ranks", "16", "--explain", "--set", "parallel.tensor=4",
                                    "--set", "parallel.pipeline=2"});
   INFO(one.out << one.err);
@@ -141,7 +141,7 @@ TEST_CASE("megatron_plan: --explain says where the time of the file's layout goe
 }
 
 TEST_CASE("megatron_plan: --trace writes the predicted step with its messages") {
-  const Workplace place;
+  const PlanFolder place;
   struct Case {
     std::string schedule;
     int chunks;
@@ -179,7 +179,7 @@ TEST_CASE("megatron_plan: --trace writes the predicted step with its messages") 
 }
 
 TEST_CASE("megatron_plan: each mistake has one error and the documented exit code", "[fault-91]") {
-  const Workplace place;
+  const PlanFolder place;
   struct Row {
     std::vector<std::string> options;
     std::string input;
@@ -240,7 +240,7 @@ TEST_CASE("megatron_plan: each mistake has one error and the documented exit cod
 }
 
 TEST_CASE("megatron_bench --hardware: megatron_plan reads its file") {
-  const Workplace place;
+  const PlanFolder place;
   const std::vector<std::string> measure = {MEGATRON_BENCH, "--hardware", "here.toml", "--quick", "--device", "cpu"};
   const auto bench = [&](std::vector<std::string> more) {
     more.insert(more.begin(), measure.begin(), measure.end());
@@ -284,7 +284,7 @@ TEST_CASE("megatron_plan: a trillion parameters on 3072 ranks take seconds") {
     ::getrusage(RUSAGE_CHILDREN, &used);
     return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
   };
-  const Workplace place;
+  const PlanFolder place;
   const double before = seconds_of_cores();
   const Finished found =
       place.plan({"--hardware", "a100-sxm", "--ranks", "3072"}, source_folder() + "/inputs/scaling_1t.toml");

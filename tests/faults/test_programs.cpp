@@ -22,7 +22,7 @@ Finished samples(const std::string& range, const Settings& settings = {}) {
   return ask(command);
 }
 
-Command generate(const std::string& source, const std::vector<std::string>& options) {
+Command generate_from(const std::string& source, const std::vector<std::string>& options) {
   Command command = {generate_program(), source, "--prompt", "Once upon", "--max-new-tokens", "24"};
   command.insert(command.end(), options.begin(), options.end());
   return command;
@@ -110,7 +110,7 @@ TEST_CASE("an answer that cannot be printed is an error and not half an answer")
                                         {preprocess_program(), "--help"},
                                         {generate_program(), "--version"},
                                         {checkpoint_program(), "info", straight_run(kCube), "--tensors"},
-                                        generate(straight_run(kCube), {})};
+                                        generate_from(straight_run(kCube), {})};
   for (Command command : answers) {
     CAPTURE(command);
     CHECK(ask(command).out.size() > 20);
@@ -123,15 +123,15 @@ TEST_CASE("an answer that cannot be printed is an error and not half an answer")
 
 TEST_CASE("text: the same seed writes the same, greedy needs none") {
   const std::string& run = straight_run(kCube);
-  const std::string text = ask(generate(run, {"--seed", "7"})).out;
+  const std::string text = ask(generate_from(run, {"--seed", "7"})).out;
   CHECK(text.rfind("Once upon", 0) == 0);
-  CHECK(ask(generate(run, {"--seed", "7"})).out == text);
-  CHECK(ask(generate(run, {"--seed", "8"})).out != text);
-  const std::string greedy = ask(generate(run, {"--greedy"})).out;
-  CHECK(ask(generate(run, {"--greedy", "--seed", "8"})).out == greedy);
-  CHECK(ask(generate(checkpoint(run, kPlannedSteps), {"--greedy"})).out == greedy);
-  CHECK(ask(generate(run, {"--top-k", "1", "--seed", "9"})).out == greedy);
-  CHECK(ask(generate(run, {"--top-k", "1", "--top-p", "0.5"})).out == greedy);
+  CHECK(ask(generate_from(run, {"--seed", "7"})).out == text);
+  CHECK(ask(generate_from(run, {"--seed", "8"})).out != text);
+  const std::string greedy = ask(generate_from(run, {"--greedy"})).out;
+  CHECK(ask(generate_from(run, {"--greedy", "--seed", "8"})).out == greedy);
+  CHECK(ask(generate_from(checkpoint(run, kPlannedSteps), {"--greedy"})).out == greedy);
+  CHECK(ask(generate_from(run, {"--top-k", "1", "--seed", "9"})).out == greedy);
+  CHECK(ask(generate_from(run, {"--top-k", "1", "--top-p", "0.5"})).out == greedy);
 }
 
 TEST_CASE("text: the end-of-document token comes first unless switched off") {
@@ -172,10 +172,10 @@ TEST_CASE("programs: variants with fewer groups than ranks train and resume") {
     train(kOneRank, copy,
           with({"checkpoint.initialize_from=" + checkpoint(split, 4), "train.steps=1", "learning_rate.peak=1e-30",
                 "learning_rate.minimum=0", "checkpoint.every_steps=1"}));
-    const std::string text = ask(generate(checkpoint(split, 4), {"--greedy"})).out;
+    const std::string text = ask(generate_from(checkpoint(split, 4), {"--greedy"})).out;
     CHECK(text.rfind("Once upon", 0) == 0);
-    CHECK(ask(generate(copy, {"--greedy"})).out == text);
-    CHECK(ask(generate(split, {"--seed", "7"})).out == ask(generate(split, {"--seed", "7"})).out);
+    CHECK(ask(generate_from(copy, {"--greedy"})).out == text);
+    CHECK(ask(generate_from(split, {"--seed", "7"})).out == ask(generate_from(split, {"--seed", "7"})).out);
   }
 }
 
@@ -187,10 +187,10 @@ TEST_CASE("text is the same from one rank's checkpoint of the same weights") {
         {"checkpoint.initialize_from=" + straight_run(kCube), "train.steps=1", "learning_rate.peak=1e-30",
          "learning_rate.minimum=0", "checkpoint.every_steps=1"});
   CHECK(rank_files(directory, 1).size() == 1);
-  const std::string from_cube = ask(generate(straight_run(kCube), {"--greedy"})).out;
-  CHECK(ask(generate(directory, {"--greedy"})).out == from_cube);
-  const std::string sampled = ask(generate(straight_run(kCube), {"--seed", "3"})).out;
-  CHECK(ask(generate(directory, {"--seed", "3"})).out == sampled);
+  const std::string from_cube = ask(generate_from(straight_run(kCube), {"--greedy"})).out;
+  CHECK(ask(generate_from(directory, {"--greedy"})).out == from_cube);
+  const std::string sampled = ask(generate_from(straight_run(kCube), {"--seed", "3"})).out;
+  CHECK(ask(generate_from(directory, {"--seed", "3"})).out == sampled);
 }
 
 TEST_CASE("programs: options together train and write what one rank does") {
@@ -220,9 +220,9 @@ TEST_CASE("programs: options together train and write what one rank does") {
   const std::vector<double> here = losses(directory), there = losses(straight_run(kOneRank));
   REQUIRE(here.size() == there.size());
   for (std::size_t i = 0; i < here.size(); ++i) CHECK(here[i] == Approx(there[i]).epsilon(options.tolerance));
-  const std::string text = ask(generate(directory, {"--seed", "7"})).out;
+  const std::string text = ask(generate_from(directory, {"--seed", "7"})).out;
   CHECK(text.size() > std::string("Once upon").size() + 1);
-  if (options.tolerance < 1e-4) CHECK(text == ask(generate(straight_run(kOneRank), {"--seed", "7"})).out);
+  if (options.tolerance < 1e-4) CHECK(text == ask(generate_from(straight_run(kOneRank), {"--seed", "7"})).out);
 }
 
 TEST_CASE("generation refuses what it cannot do") {
@@ -234,12 +234,12 @@ TEST_CASE("generation refuses what it cannot do") {
     const char* words;
   };
   const Mistake mistakes[] = {
-      {generate(folder.file("nothing"), {}), 4, "nothing"},
-      {generate(folder.path(), {}), 4, "manifest.json is missing; name a run directory"},
-      {generate(run, {"--temperature", "0"}), 2, "--temperature"},
-      {generate(run, {"--greedy", "--temperature", "2"}), 2, "--greedy"},
-      {generate(run, {"--top-p", "1.5"}), 2, "--top-p"},
-      {generate(run, {"--tempreature", "1"}), 2, "--temperature"},
+      {generate_from(folder.file("nothing"), {}), 4, "nothing"},
+      {generate_from(folder.path(), {}), 4, "manifest.json is missing; name a run directory"},
+      {generate_from(run, {"--temperature", "0"}), 2, "--temperature"},
+      {generate_from(run, {"--greedy", "--temperature", "2"}), 2, "--greedy"},
+      {generate_from(run, {"--top-p", "1.5"}), 2, "--top-p"},
+      {generate_from(run, {"--tempreature", "1"}), 2, "--temperature"},
       {{generate_program(), run}, 2, "--prompt"},
       {{generate_program(), run, "--prompt", "", "--no-begin-token"}, 2, "at least one character"},
   };

@@ -10,8 +10,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr Layout kTwo{2, 1, 1};
-
 /// Two ranks, each with its own command. (Open MPI 5.0.7 crashes on `mpirun A : B`.)
 Finished run_two(const Command& rank_0, const Command& rank_1) {
   const std::string chosen = "((OMPI_COMM_WORLD_RANK == 1)) || exec " + quoted(rank_0) + "; exec " + quoted(rank_1);
@@ -132,7 +130,8 @@ TEST_CASE("two jobs on one directory: the second is refused by the first's name"
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
   const auto job = [&](const std::string& steps) {
-    return training(kTwo, run, {"train.steps=" + steps, "train.evaluate_every=0", "checkpoint.every_steps=50"});
+    return training(kTwoTensorRanks, run,
+                    {"train.steps=" + steps, "train.evaluate_every=0", "checkpoint.every_steps=50"});
   };
   Process first(job("1000000"));
   REQUIRE(wait_for_lines(first, run, 60));
@@ -231,7 +230,7 @@ TEST_CASE("starts: a checkpoints folder that cannot be written is refused at onc
   const std::string file = folder.file("file"), fixed = folder.file("fixed");
   fs::create_directory(file);
   write_file(file + "/checkpoints", "");
-  const Finished refused = run_command(training(kTwo, file), 30);
+  const Finished refused = run_command(training(kTwoTensorRanks, file), 30);
   require_refused(refused, 7, {file + "/checkpoints"});
   CHECK_FALSE(mentions(refused.out, "1/8"));
 
@@ -240,7 +239,7 @@ TEST_CASE("starts: a checkpoints folder that cannot be written is refused at onc
     WARN("no right to mount a read-only file system: not tested");
     return;
   }
-  const Finished read_only = run_command(training(kTwo, fixed), 30);
+  const Finished read_only = run_command(training(kTwoTensorRanks, fixed), 30);
   ::umount((fixed + "/checkpoints").c_str());
   require_refused(read_only, 7, {fixed + "/checkpoints", "Read-only"});
   CHECK_FALSE(mentions(read_only.out, "1/8"));
@@ -260,7 +259,7 @@ TEST_CASE("a directory that cannot be written is refused before the first step",
                               {"a loop of links", folder.file("a/run")},
                               {"a name of 300 characters", folder.file(std::string(300, 'n'))}};
   std::vector<Command> commands;
-  for (const BadFolder& place : places) commands.push_back(training(kTwo, place.path));
+  for (const BadFolder& place : places) commands.push_back(training(kTwoTensorRanks, place.path));
   const std::vector<Finished> all = run_commands(commands, 2, 30);
   for (std::size_t i = 0; i < all.size(); ++i) {
     CAPTURE(places[i].name);
@@ -273,14 +272,14 @@ TEST_CASE("a directory that cannot be written is refused before the first step",
   if (::mount("tmpfs", fixed.c_str(), "tmpfs", MS_RDONLY, "size=1m") != 0) {
     WARN("no right to mount a read-only file system: not tested");
   } else {
-    const Finished refused = run_command(training(kTwo, fixed + "/run"), 30);
+    const Finished refused = run_command(training(kTwoTensorRanks, fixed + "/run"), 30);
     ::umount(fixed.c_str());
     require_refused(refused, 7, {fixed, "Read-only"});
   }
 
   // Strange, but allowed.
   const std::string strange = folder.file("dos spazios é 数 {} %n");
-  train(kTwo, strange, {"train.steps=2", "checkpoint.every_steps=1"});
+  train(kTwoTensorRanks, strange, {"train.steps=2", "checkpoint.every_steps=1"});
   CHECK(saved_steps(strange) == std::vector<std::int64_t>{1, 2});
   CHECK(fs::exists(strange + "/loss.svg"));
 }

@@ -10,10 +10,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr Layout kTwo{2, 1, 1};
-
-Finished in_shell(const std::string& before, const Command& command, const std::string& redirection = "",
-                  double limit = 60) {
+Finished after(const std::string& before, const Command& command, const std::string& redirection = "",
+               double limit = 60) {
   return run_command({"bash", "-c", before + " exec " + quoted(command) + redirection}, limit);
 }
 
@@ -71,30 +69,30 @@ TEST_CASE("a locale with decimal commas changes no number", "[fault-60]") {
     CHECK(finished.code == 0);
     return without_measurements(finished.out);
   };
-  for (const Command& command :
-       {Command{train_program(), input_file(), "--print-config"},
-        Command{train_program(), input_file(), "--dry-run", "--ranks", "4"},
-        Command{checkpoint_program(), "info", straight_run(kTwo), "--tensors"},
-        Command{generate_program(), straight_run(kTwo), "--prompt", "The", "--temperature", "0.8", "--seed", "3"}}) {
+  for (const Command& command : {Command{train_program(), input_file(), "--print-config"},
+                                 Command{train_program(), input_file(), "--dry-run", "--ranks", "4"},
+                                 Command{checkpoint_program(), "info", straight_run(kTwoTensorRanks), "--tensors"},
+                                 Command{generate_program(), straight_run(kTwoTensorRanks), "--prompt", "The",
+                                         "--temperature", "0.8", "--seed", "3"}}) {
     CAPTURE(command);
     CHECK(answer(command, true) == answer(command, false));
   }
   const std::string run = folder.file("run");
-  const Finished finished =
-      run_command(ranks_with(adopted, training(kTwo, run, {"checkpoint.every_steps=1", "checkpoint.keep_last=0"})), 60);
+  const Finished finished = run_command(
+      ranks_with(adopted, training(kTwoTensorRanks, run, {"checkpoint.every_steps=1", "checkpoint.keep_last=0"})), 60);
   INFO(finished.err);
   REQUIRE(finished.code == 0);
-  CHECK(numbers(run) == numbers(straight_run(kTwo)));
-  CHECK(same_rank_files(run, straight_run(kTwo), kPlannedSteps));
+  CHECK(numbers(run) == numbers(straight_run(kTwoTensorRanks)));
+  CHECK(same_rank_files(run, straight_run(kTwoTensorRanks), kPlannedSteps));
   // And what is read back: the input's own numbers, and the run's.
-  copy_run(straight_run(kTwo), folder.file("resumed"), 4);
+  copy_run(straight_run(kTwoTensorRanks), folder.file("resumed"), 4);
   const Finished resumed = run_command(
-      ranks_with(adopted, training(kTwo, folder.file("resumed"),
+      ranks_with(adopted, training(kTwoTensorRanks, folder.file("resumed"),
                                    {"checkpoint.every_steps=1", "checkpoint.keep_last=0", "run.max_minutes=30.5"})),
       60);
   INFO(resumed.err);
   CHECK(resumed.code == 0);
-  CHECK(numbers(folder.file("resumed")) == numbers(straight_run(kTwo)));
+  CHECK(numbers(folder.file("resumed")) == numbers(straight_run(kTwoTensorRanks)));
 }
 
 TEST_CASE("a clock that jumps by days stops nothing and spoils no duration", "[fault-61]") {
@@ -102,12 +100,12 @@ TEST_CASE("a clock that jumps by days stops nothing and spoils no duration", "[f
   const std::string run = folder.file("run");
   const Command jumping = {"env", std::string("LD_PRELOAD=") + MEGATRON_JUMPING_CLOCK};
   const Finished finished = run_command(
-      ranks_with(jumping,
-                 training(kTwo, run, {"run.max_minutes=30", "run.hang_minutes=5", "checkpoint.every_minutes=60"})),
+      ranks_with(jumping, training(kTwoTensorRanks, run,
+                                   {"run.max_minutes=30", "run.hang_minutes=5", "checkpoint.every_minutes=60"})),
       60);
   INFO(finished.out << finished.err);
   REQUIRE(finished.code == 0);
-  CHECK(numbers(run, "train") == numbers(straight_run(kTwo), "train"));
+  CHECK(numbers(run, "train") == numbers(straight_run(kTwoTensorRanks), "train"));
   std::istringstream lines(contents_of(run + "/metrics.jsonl"));
   int steps = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -123,8 +121,7 @@ TEST_CASE("a clock that jumps by days stops nothing and spoils no duration", "[f
 
 TEST_CASE("64 open files are enough for eight ranks and a save", "[fault-62]") {
   const TemporaryFolder folder;
-  const Finished finished =
-      in_shell("ulimit -n 64;", training(kCube, folder.file("run"), {"checkpoint.every_steps=4"}));
+  const Finished finished = after("ulimit -n 64;", training(kCube, folder.file("run"), {"checkpoint.every_steps=4"}));
   INFO(finished.out << finished.err);
   CHECK(finished.code == 0);
   CHECK(numbers(folder.file("run"), "train") == numbers(straight_run(kCube), "train"));
@@ -145,13 +142,13 @@ TEST_CASE("a job starts and trains where /dev/shm is full", "[fault-64]") {
     WARN("no right to mount a small /dev/shm: not tested");
     return;
   }
-  const Command job = training(kTwo, folder.file("run"), {"run.hang_minutes=1"});
+  const Command job = training(kTwoTensorRanks, folder.file("run"), {"run.hang_minutes=1"});
   const Finished finished = run_command(
       {"unshare", "--mount", "bash", "-c", "mount -t tmpfs -o size=4k tmpfs /dev/shm && exec " + quoted(job)}, 60);
   INFO(finished.out << finished.err);
   CHECK_FALSE(finished.timed_out);
   CHECK(finished.code == 0);
-  CHECK(numbers(folder.file("run"), "train") == numbers(straight_run(kTwo), "train"));
+  CHECK(numbers(folder.file("run"), "train") == numbers(straight_run(kTwoTensorRanks), "train"));
 }
 
 TEST_CASE("programs started without some of the standard streams", "[fault-65]") {
@@ -164,7 +161,7 @@ TEST_CASE("programs started without some of the standard streams", "[fault-65]")
   const bool no_output = streams.find(">&- ") != std::string::npos || streams == ">&-";
   const int answered = no_output ? 7 : 0;
   const auto code = [&](const Command& command) {
-    const Finished finished = in_shell("", command, streams);
+    const Finished finished = after("", command, streams);
     INFO(finished.out << finished.err);
     CHECK_FALSE(finished.timed_out);
     return finished.code;

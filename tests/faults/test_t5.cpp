@@ -10,7 +10,7 @@
 
 namespace {
 
-const char* const kInput = R"([model]
+const char* const kT5Input = R"([model]
 family = "t5"
 layers = 3
 decoder_layers = 1
@@ -44,8 +44,8 @@ keep_last = 0
 )";
 
 /// Shards of prefixes t5, plain (no sentences), pieces (no sentinels) and few (one).
-struct Corpus : SentenceCorpus {
-  Corpus() : SentenceCorpus(kInput) {
+struct T5Corpus : SentenceCorpus {
+  T5Corpus() : SentenceCorpus(kT5Input) {
     const Command options = extended(pieces(), {"--no-append-eod"});
     make("t5", extended(options, {"--split-sentences", "--extra-ids", "20"}));
     make("plain", extended(options, {"--extra-ids", "20"}));
@@ -54,13 +54,13 @@ struct Corpus : SentenceCorpus {
   }
 };
 
-const Corpus& corpus() {
-  static const Corpus made;
+const T5Corpus& t5_corpus() {
+  static const T5Corpus made;
   return made;
 }
 
 Command t5(const Layout& layout, const std::string& directory, const Settings& settings = {}) {
-  return training(layout, directory, settings, corpus().path("input.toml"));
+  return training(layout, directory, settings, t5_corpus().path("input.toml"));
 }
 
 std::vector<double> losses_of(const std::string& directory) {
@@ -119,11 +119,11 @@ TEST_CASE("T5: data and keys that it cannot be trained with are refused by name"
     expect(t5(kOneRank, run, settings), code, parts);
     CHECK_FALSE(std::filesystem::exists(run));
   };
-  refused({"data.train=" + corpus().path("plain")}, 3, {"plain", "do not know where sentences begin"});
-  refused({"data.train=" + corpus().path("pieces")}, 3, {"pieces", "lacks sentinels", "--extra-ids 100"});
+  refused({"data.train=" + t5_corpus().path("plain")}, 3, {"plain", "do not know where sentences begin"});
+  refused({"data.train=" + t5_corpus().path("pieces")}, 3, {"pieces", "lacks sentinels", "--extra-ids 100"});
   for (const char* order : {"epoch", "megatron", "megatron_core"}) {
     CAPTURE(order);
-    refused({"data.train=" + corpus().path("few"), "train.evaluate_steps=1", std::string("data.order=") + order}, 2,
+    refused({"data.train=" + t5_corpus().path("few"), "train.evaluate_steps=1", std::string("data.order=") + order}, 2,
             {"few: data.mask_probability = 0.15 of samples", "of which the vocabulary has 1;", "--extra-ids"});
   }
   refused({"data.order=megatron", "train.evaluate_steps=1", "model.decoder_sequence_length=4"}, 2,
@@ -139,7 +139,7 @@ TEST_CASE("T5: data and keys that it cannot be trained with are refused by name"
 
 TEST_CASE("T5: the decoder's sequences are a quarter as long by default") {
   const TemporaryFolder folder;
-  std::string input = contents_of(corpus().path("input.toml"));
+  std::string input = contents_of(t5_corpus().path("input.toml"));
   const std::string line = "decoder_sequence_length = 24\n";
   input.replace(input.find(line), line.size(), "");
   write_file(folder.file("input.toml"), input);

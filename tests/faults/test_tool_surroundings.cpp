@@ -1,6 +1,7 @@
 // The tools where their output is not read, where their ranks see other files, and where inputs are no files.
 #include <sys/stat.h>
 
+#include "faults/checks.h"
 #include "faults/runs.h"
 #include "support/catch.h"
 
@@ -8,21 +9,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Finished in_shell(const Command& command, const std::string& redirection) {
-  std::string words;
-  for (const std::string& word : command) words += "'" + word + "' ";
-  return run_command({"bash", "-c", "exec " + words + redirection}, 60);
-}
-
-Command preprocess(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), preprocess_program());
-  return arguments;
-}
-
-void done(const Command& command) {
-  const Finished finished = run_command(command);
-  INFO(finished.out << finished.err);
-  REQUIRE(finished.code == 0);
+Finished redirected(const Command& command, const std::string& redirection) {
+  return in_shell("exec " + quoted(command) + redirection);
 }
 
 std::string stories(const TemporaryFolder& folder, const std::string& name, const std::string& seed) {
@@ -46,10 +34,10 @@ TEST_CASE("tools: they work with the same exit codes without a standard error", 
   const std::string shard = contents_of(set + "-00000.h5");
   for (const char* stream : {"2>&-", "2>/dev/full", "2> >(true)"}) {
     CAPTURE(stream);
-    CHECK(in_shell(make, stream).code == 0);  // it would say that the set exists already
+    CHECK(redirected(make, stream).code == 0);  // it would say that the set exists already
     CHECK((contents_of(set + "-00000.h5") == shard));
-    CHECK(in_shell(preprocess({"--input", folder.file("absent.jsonl"), "--output", set}), stream).code == 3);
-    CHECK(in_shell({checkpoint_program(), "import", model, target, "--no-comparison"}, stream).code == 0);
+    CHECK(redirected(preprocess({"--input", folder.file("absent.jsonl"), "--output", set}), stream).code == 3);
+    CHECK(redirected({checkpoint_program(), "import", model, target, "--no-comparison"}, stream).code == 0);
     done({checkpoint_program(), "verify", target});
     fs::remove_all(target);
   }

@@ -1,6 +1,7 @@
 // Two commands that are started together on one target: one makes it, the other is refused, or makes it after that.
 #include <functional>
 
+#include "faults/checks.h"
 #include "faults/runs.h"
 #include "support/catch.h"
 
@@ -86,11 +87,6 @@ void compete(
     if (b.code != 0) CHECK(is_first);
   }
   WARN(refused << " of " << pairs(count) << " pairs: one was refused");
-}
-
-Command preprocess(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), preprocess_program());
-  return arguments;
 }
 
 Command checkpoint_tool(std::vector<std::string> arguments) {

@@ -12,6 +12,9 @@
 
 namespace megatron::test {
 
+/// A tolerance of numbers in 32 bits, relative to their size.
+inline constexpr double kGoldenTolerance = 1e-5;
+
 struct GoldenBatch {
   std::vector<int> tokens, targets;  // [s, b]
   std::vector<int> types;            // [s, b]; of an encoder alone

@@ -48,13 +48,7 @@ Config config_of(const Golden& golden, const GoldenLayout& layout) {
   return config;
 }
 
-double norm_of(const std::vector<float>& values) {
-  double sum = 0;
-  for (const float value : values) sum += double{value} * value;
-  return std::sqrt(sum);
-}
-
-double gradient_error(const Golden& golden, const std::string& name, std::vector<float> got) {
+double rounded_gradient_error(const Golden& golden, const std::string& name, std::vector<float> got) {
   const std::vector<float>& want = golden.gradients.at(name);
   std::string judged_by = name;
   if (const auto key = name.find("key.bias"); key != std::string::npos) judged_by.replace(key, 8, "query.bias");
@@ -63,6 +57,12 @@ double gradient_error(const Golden& golden, const std::string& name, std::vector
 }
 
 }  // namespace
+
+double norm_of(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) sum += double{value} * value;
+  return std::sqrt(sum);
+}
 
 std::string in_words(const GoldenLayout& layout) {
   return fmt::format("tensor {} pipeline {} {} data {} expert {} micro-batch {} {}{}{}", layout.tensor, layout.pipeline,
@@ -106,7 +106,7 @@ void check_golden_step(const Golden& golden, const GoldenStep& step, double tole
     INFO(parameter);
     REQUIRE(golden.gradients.count(parameter) == 1);
     REQUIRE(gradient.size() == golden.gradients.at(parameter).size());
-    CHECK(gradient_error(golden, parameter, gradient) <= tolerance);
+    CHECK(rounded_gradient_error(golden, parameter, gradient) <= tolerance);
   }
 }
 

@@ -26,6 +26,8 @@ struct GoldenStep {
 /// One step on golden.batch at the golden values, cut into micro-batches by samples.
 GoldenStep run_golden_step(const Golden& golden, const GoldenLayout& layout);
 
+double norm_of(const std::vector<float>& values);
+
 /// Checks loss, gradient norm and every gradient, each within the tolerance relative to its size; the gradient of a key
 /// bias, zero in exact arithmetic, by the size of the query bias'.
 void check_golden_step(const Golden& golden, const GoldenStep& step, double tolerance);

@@ -9,12 +9,6 @@
 using namespace megatron;
 using namespace megatron::test;
 
-namespace {
-
-constexpr double kTolerance = 1e-5;
-
-}  // namespace
-
 TEST_CASE("BERT: losses and gradients are PyTorch's on one rank and on layouts") {
   const std::string name = GENERATE("tiny_bert", "tiny_bert_post");
   const Golden golden = read_golden(MEGATRON_GOLDEN_FOLDER "/" + name + ".h5");
@@ -30,9 +24,9 @@ TEST_CASE("BERT: losses and gradients are PyTorch's on one rank and on layouts")
     INFO(name << ": " << in_words(layout));
     const GoldenStep step = run_golden_step(golden, layout);
     REQUIRE(step.terms.size() == 2);
-    CHECK(step.terms[0] == Approx(golden.loss_terms.at(0)).epsilon(kTolerance));
-    CHECK(step.terms[1] == Approx(golden.loss_terms.at(1)).epsilon(kTolerance));
-    check_golden_step(golden, step, kTolerance);
+    CHECK(step.terms[0] == Approx(golden.loss_terms.at(0)).epsilon(kGoldenTolerance));
+    CHECK(step.terms[1] == Approx(golden.loss_terms.at(1)).epsilon(kGoldenTolerance));
+    check_golden_step(golden, step, kGoldenTolerance);
   }
 }
 
@@ -44,10 +38,10 @@ TEST_CASE("BERT: the golden files notice a wrong length and type and label") {
     return run_golden_step(changed, {.micro_batch = 3}).terms;
   };
   const auto seeing = loss_with([](GoldenBatch& batch) { ++batch.lengths[1]; });
-  CHECK(std::abs(seeing[0] - golden.loss_terms[0]) > 100 * kTolerance * golden.loss_terms[0]);
+  CHECK(std::abs(seeing[0] - golden.loss_terms[0]) > 100 * kGoldenTolerance * golden.loss_terms[0]);
   const auto typed = loss_with([](GoldenBatch& batch) { batch.types[3] = 1; });
-  CHECK(std::abs(typed[0] - golden.loss_terms[0]) > 100 * kTolerance * golden.loss_terms[0]);
+  CHECK(std::abs(typed[0] - golden.loss_terms[0]) > 100 * kGoldenTolerance * golden.loss_terms[0]);
   const auto labelled = loss_with([](GoldenBatch& batch) { batch.labels[1] = 0; });
-  CHECK(labelled[0] == Approx(golden.loss_terms[0]).epsilon(kTolerance));
+  CHECK(labelled[0] == Approx(golden.loss_terms[0]).epsilon(kGoldenTolerance));
   CHECK(std::abs(labelled[1] - golden.loss_terms[1]) > 0.01);
 }

@@ -9,8 +9,6 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr double kTolerance = 1e-5;
-
 /// Their tensors as our parameters, the padding of the vocabulary zero.
 NamedValues as_ours(const std::vector<HuggingFaceTensor>& tensors, const SafetensorsModel& theirs) {
   NamedValues values;
@@ -88,8 +86,8 @@ TEST_CASE("experts: loss, its terms and every gradient are those of transformers
     const GoldenStep step = run_golden_step(expected.golden, layout);
     REQUIRE(step.terms.size() == expected.terms.size());
     for (std::size_t i = 0; i < step.terms.size(); ++i) {
-      CHECK(step.terms[i] == Approx(expected.terms[i]).epsilon(kTolerance));
+      CHECK(step.terms[i] == Approx(expected.terms[i]).epsilon(kGoldenTolerance));
     }
-    check_golden_step(expected.golden, step, kTolerance);
+    check_golden_step(expected.golden, step, kGoldenTolerance);
   }
 }

@@ -12,6 +12,7 @@
 #include "distributed/parallel/checked_collectives.h"
 #include "golden/golden_file.h"
 #include "golden/golden_micro_batches.h"
+#include "golden/golden_step.h"
 #include "support/catch.h"
 #include "support/tiny_training.h"
 #include "support/worst_of.h"
@@ -21,8 +22,6 @@ using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-
-constexpr double kTolerance = 1e-5;
 
 const Golden& read_once(const std::string& name) {
   static std::map<std::string, Golden> files;
@@ -39,11 +38,11 @@ double targets_of(const Config& config) {
   return static_cast<double>(config.model.sequence_length * config.train.global_batch_size);
 }
 
-struct Layout {
+struct GptLayout {
   int tensor = 1, pipeline = 1, micro_batch = 3;
 };
 
-struct Results {
+struct GptResults {
   double loss = 0, gradient_norm = 0;
   NamedValues gradients;
   std::vector<double> losses, norms;
@@ -68,12 +67,12 @@ void set_masters(Replica& replica, const NamedValues& whole) {
   replica.optimizer().set_values_from_master();
 }
 
-Results compute(const Golden& golden, const Layout& layout, const Around& around = nullptr) {
+GptResults compute_gpt(const Golden& golden, const GptLayout& layout, const Around& around = nullptr) {
   Config config = golden.config;
   config.parallel.tensor = layout.tensor;
   config.parallel.pipeline = layout.pipeline;
   config.train.micro_batch_size = layout.micro_batch;
-  Results results;
+  GptResults results;
   std::mutex mutex;
   run_as_threads(layout.tensor * layout.pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
@@ -123,12 +122,6 @@ Results compute(const Golden& golden, const Layout& layout, const Around& around
   return results;
 }
 
-double norm_of(const std::vector<float>& values) {
-  double sum = 0;
-  for (const float value : values) sum += double{value} * value;
-  return std::sqrt(sum);
-}
-
 // ‖Δ‖ / ‖g‖; a key bias, whose gradient is zero in exact arithmetic, by the size of the query bias' gradient.
 double gradient_error(const Golden& golden, const std::string& name, const std::vector<float>& got) {
   const std::vector<float>& want = golden.gradients.at(name);
@@ -144,35 +137,35 @@ double gradient_error(const Golden& golden, const std::string& name, const std::
 TEST_CASE("golden: loss and gradients and AdamW's steps are PyTorch's on layouts") {
   struct Case {
     std::string name;
-    std::vector<Layout> layouts;
+    std::vector<GptLayout> layouts;
   };
-  const std::vector<Layout> few = {Layout{}, Layout{2, 2, 1}, Layout{4, 1, 1}};
-  const auto [name, layouts] =
-      GENERATE_COPY(Case{"tiny_gpt", {Layout{}, Layout{1, 1, 1}, Layout{2, 3, 1}, Layout{2, 1, 3}, Layout{4, 1, 1}}},
-                    Case{"tiny_llama", few}, Case{"tiny_query_key_norm", few}, Case{"tiny_plain", few},
-                    Case{"tiny_window", few}, Case{"tiny_softcap", few}, Case{"tiny_parallel", few},
-                    Case{"tiny_parallel_one_norm", few}, Case{"tiny_alibi", {Layout{}, Layout{2, 2, 1}}});  // six heads
+  const std::vector<GptLayout> few = {GptLayout{}, GptLayout{2, 2, 1}, GptLayout{4, 1, 1}};
+  const auto [name, layouts] = GENERATE_COPY(
+      Case{"tiny_gpt", {GptLayout{}, GptLayout{1, 1, 1}, GptLayout{2, 3, 1}, GptLayout{2, 1, 3}, GptLayout{4, 1, 1}}},
+      Case{"tiny_llama", few}, Case{"tiny_query_key_norm", few}, Case{"tiny_plain", few}, Case{"tiny_window", few},
+      Case{"tiny_softcap", few}, Case{"tiny_parallel", few}, Case{"tiny_parallel_one_norm", few},
+      Case{"tiny_alibi", {GptLayout{}, GptLayout{2, 2, 1}}});  // six heads
   const Golden& golden = read_once(name);
-  for (const Layout& layout : layouts) {
+  for (const GptLayout& layout : layouts) {
     INFO(name << ": tensor " << layout.tensor << " pipeline " << layout.pipeline << " micro-batch "
               << layout.micro_batch);
-    const Results results = compute(golden, layout);
-    CHECK(results.loss == Approx(golden.loss).epsilon(kTolerance));
-    CHECK(results.gradient_norm == Approx(golden.gradient_norm).epsilon(kTolerance));
+    const GptResults results = compute_gpt(golden, layout);
+    CHECK(results.loss == Approx(golden.loss).epsilon(kGoldenTolerance));
+    CHECK(results.gradient_norm == Approx(golden.gradient_norm).epsilon(kGoldenTolerance));
     if (name == "tiny_gpt") CHECK(golden.gradients.size() == 2 + 3 * 16 + 2);
     REQUIRE(results.gradients.size() == golden.gradients.size());
     for (const auto& [parameter, gradient] : results.gradients) {
       INFO(parameter);
       REQUIRE(golden.gradients.count(parameter) == 1);
       REQUIRE(gradient.size() == golden.gradients.at(parameter).size());
-      CHECK(gradient_error(golden, parameter, gradient) <= kTolerance);
+      CHECK(gradient_error(golden, parameter, gradient) <= kGoldenTolerance);
     }
     REQUIRE(golden.losses.size() == 5);
     REQUIRE(results.losses.size() == golden.losses.size());
     for (std::size_t i = 0; i < results.losses.size(); ++i) {
       INFO("step " << i + 1);
-      CHECK(results.losses[i] == Approx(golden.losses[i]).epsilon(kTolerance));
-      CHECK(results.norms[i] == Approx(golden.norms[i]).epsilon(kTolerance));
+      CHECK(results.losses[i] == Approx(golden.losses[i]).epsilon(kGoldenTolerance));
+      CHECK(results.norms[i] == Approx(golden.norms[i]).epsilon(kGoldenTolerance));
     }
   }
 }
@@ -217,7 +210,7 @@ TEST_CASE("logits are PyTorch's, whole or in parts of the vocabulary") {
       std::copy_n(mine.data() + row * part, count, logits.data() + row * vocab + first);
     }
   });
-  CHECK(relative_difference(logits, golden.logits) <= kTolerance);
+  CHECK(relative_difference(logits, golden.logits) <= kGoldenTolerance);
 }
 
 namespace {
@@ -236,7 +229,7 @@ Tolerances tolerances_of(const std::string& type) {
 }
 
 /// The largest relative differences from a golden file; NaN counts as infinite.
-Tolerances difference(const Golden& golden, const Results& results) {
+Tolerances difference(const Golden& golden, const GptResults& results) {
   const auto relative = [](double got, double want) { return std::abs(got - want) / std::abs(want); };
   Tolerances worst{worst_of(0, relative(results.loss, golden.loss)), 0, 0, 0};
   REQUIRE(results.gradients.size() == golden.gradients.size());
@@ -309,8 +302,8 @@ class Mistaken final : public OpsDecorator {
   Mistake mistake_;
 };
 
-Results with_mistake(const Golden& golden, Mistake mistake) {
-  return compute(golden, {}, [&](std::unique_ptr<Ops> ops) -> std::unique_ptr<Ops> {
+GptResults with_mistake(const Golden& golden, Mistake mistake) {
+  return compute_gpt(golden, {}, [&](std::unique_ptr<Ops> ops) -> std::unique_ptr<Ops> {
     if (golden.config.precision.compute == "bf16") return std::make_unique<Mistaken<BFloat16>>(std::move(ops), mistake);
     return std::make_unique<Mistaken<Float16>>(std::move(ops), mistake);
   });
@@ -321,11 +314,11 @@ void check_rounding(const std::string& type) {
   const Golden golden = half_golden(model, type);
   const Tolerances tolerance = tolerances_of(type);
   // Each tensor rank rounds its part of a sum: more roundings than in the golden file.
-  for (const auto& [layout, factor] : {std::pair(Layout{}, 1), std::pair(Layout{1, 1, 1}, 1),
-                                       std::pair(Layout{1, 2, 1}, 1), std::pair(Layout{2, 1, 3}, 8)}) {
+  for (const auto& [layout, factor] : {std::pair(GptLayout{}, 1), std::pair(GptLayout{1, 1, 1}, 1),
+                                       std::pair(GptLayout{1, 2, 1}, 1), std::pair(GptLayout{2, 1, 3}, 8)}) {
     INFO(model << " in " << type << ": tensor " << layout.tensor << " pipeline " << layout.pipeline << " micro-batch "
                << layout.micro_batch);
-    const Tolerances off = difference(golden, compute(golden, layout));
+    const Tolerances off = difference(golden, compute_gpt(golden, layout));
     CHECK(off.loss <= factor * tolerance.loss);
     CHECK(off.gradient <= factor * tolerance.gradient);
     CHECK(off.step <= factor * tolerance.step);
@@ -340,7 +333,7 @@ void check_mistakes(const std::string& type) {
   const Tolerances tolerance = tolerances_of(type);
   Golden unrounded = golden;
   unrounded.config.precision.compute = "fp32";
-  CHECK(difference(golden, compute(unrounded, {})).gradient > tolerance.gradient);
+  CHECK(difference(golden, compute_gpt(unrounded, {})).gradient > tolerance.gradient);
   CHECK(difference(golden, with_mistake(golden, Mistake::norm_in_16_bits)).gradient > tolerance.gradient);
   CHECK(difference(golden, with_mistake(golden, Mistake::no_master_copy)).moved > tolerance.moved);
 }
@@ -366,7 +359,7 @@ TEST_CASE("golden 16 bits: native products round attention's factors too") {
   // Rounding at other places than these is outside the band.
   Golden widened = half_golden("half_gpt", "bf16_native");
   widened.config.run.native_16bit = "off";
-  CHECK(difference(widened, compute(widened, {})).gradient > tolerances_of("bf16_native").gradient);
+  CHECK(difference(widened, compute_gpt(widened, {})).gradient > tolerances_of("bf16_native").gradient);
 }
 
 TEST_CASE("golden 16 bits: native products' tolerances tell mistakes") {

@@ -11,7 +11,7 @@ using namespace megatron::test;
 
 namespace {
 
-json golden(const std::string& name) {
+json golden_json(const std::string& name) {
   return json::parse(contents_of(std::string(MEGATRON_GOLDEN_FOLDER) + "/" + name));
 }
 
@@ -59,7 +59,7 @@ const std::set<std::string> kRefusedDefaults = {"rotary_pct"};  // a quarter of 
 }  // namespace
 
 TEST_CASE("config.json: changed keys mean what transformers reads", "[interop]") {
-  const json all = golden("interop_edits.json");
+  const json all = golden_json("interop_edits.json");
   const auto name = GENERATE_COPY(from_range(names_in(all)));
   const Copy copy(name);
   int models = 0;
@@ -89,7 +89,7 @@ TEST_CASE("config.json: changed keys mean what transformers reads", "[interop]")
 TEST_CASE("config.json: defaults are those of each version of transformers", "[interop]") {
   // transformers 5 ties every head of mT5, and reads the one in the files all the same.
   const std::set<std::pair<std::string, std::string>> differing = {{"mt5", "tie_word_embeddings"}};
-  const json all = golden("interop_defaults.json");
+  const json all = golden_json("interop_defaults.json");
   for (const auto& [version, families] : all.items()) {
     CHECK(families.size() == hugging_face_families().size());
     for (const HuggingFaceFamily& family : hugging_face_families()) {

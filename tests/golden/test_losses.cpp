@@ -19,14 +19,12 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr double kTolerance = 1e-5;
-
 const Golden& model() {
   static const Golden file = read_golden(MEGATRON_GOLDEN_FOLDER "/tiny_gpt.h5");
   return file;
 }
 
-const nlohmann::json& golden() {
+const nlohmann::json& golden_losses() {
   static const nlohmann::json file = [] {
     std::ifstream in(MEGATRON_GOLDEN_FOLDER "/losses.json");
     return nlohmann::json::parse(in);
@@ -37,7 +35,7 @@ const nlohmann::json& golden() {
 /// The texts as token source and as order: sample i is the i-th.
 class Texts final : public TokenSource, public SampleOrder {
  public:
-  Texts() : SampleOrder(model().config.model.sequence_length), texts_(golden().at("texts")) {}
+  Texts() : SampleOrder(model().config.model.sequence_length), texts_(golden_losses().at("texts")) {}
   std::uint64_t tokens() const override { return texts_.size() * length(); }
   std::uint64_t samples() const override { return texts_.size(); }
   std::string description() const override { return "golden texts"; }
@@ -53,11 +51,11 @@ class Texts final : public TokenSource, public SampleOrder {
   std::vector<std::vector<std::int32_t>> texts_;
 };
 
-struct Layout {
+struct LossLayout {
   int tensor = 1, pipeline = 1, micro_batch = 3;
 };
 
-Config config_of(const nlohmann::json& c, const Layout& layout) {
+Config config_of(const nlohmann::json& c, const LossLayout& layout) {
   Config config = model().config;
   config.data.reset_attention_mask = c.contains("reset_attention_mask");
   config.data.reset_position_ids = c.contains("reset_position_ids");
@@ -73,13 +71,13 @@ Config config_of(const nlohmann::json& c, const Layout& layout) {
   return config;
 }
 
-struct Results {
+struct LossResults {
   double loss = 0, gradient_norm = 0;
   NamedValues gradients;
 };
 
-Results compute(const Config& config) {
-  Results results;
+LossResults compute_losses(const Config& config) {
+  LossResults results;
   std::mutex mutex;
   const auto tensor = static_cast<int>(config.parallel.tensor), pipeline = static_cast<int>(config.parallel.pipeline);
   run_as_threads(tensor * pipeline, [&](Communicator& world) {
@@ -89,7 +87,7 @@ Results compute(const Config& config) {
     Replica replica(config, grid, backend);
     set_values(replica.store(), model().parameters);
     Texts texts;
-    const std::int32_t end = golden().at("end_of_document");
+    const std::int32_t end = golden_losses().at("end_of_document");
     NextTokenSamples samples(texts, texts, end, training_weights(config, end));
     BatchReader reader(
         samples, used_layout(batch_layout(config), samples), {.most_samples = config.train.global_batch_size},
@@ -124,15 +122,15 @@ double product(const std::vector<float>& a, const std::vector<float>& b) {
 }  // namespace
 
 TEST_CASE("losses, and losses over documents, are PyTorch's: values and gradients") {
-  const Layout layout = GENERATE(Layout{}, Layout{1, 1, 1}, Layout{2, 3, 1});
-  REQUIRE(golden().at("cases").size() == 7);
-  for (const nlohmann::json& c : golden().at("cases")) {
+  const LossLayout layout = GENERATE(LossLayout{}, LossLayout{1, 1, 1}, LossLayout{2, 3, 1});
+  REQUIRE(golden_losses().at("cases").size() == 7);
+  for (const nlohmann::json& c : golden_losses().at("cases")) {
     const Config config = config_of(c, layout);
     INFO("tensor " << layout.tensor << " pipeline " << layout.pipeline << ", " << config.loss.name << ", "
                    << c.at("value"));
-    const Results results = compute(config);
-    CHECK(results.loss == Approx(c.at("value").get<double>()).epsilon(kTolerance));
-    CHECK(results.gradient_norm == Approx(c.at("gradient_norm").get<double>()).epsilon(kTolerance));
+    const LossResults results = compute_losses(config);
+    CHECK(results.loss == Approx(c.at("value").get<double>()).epsilon(kGoldenTolerance));
+    CHECK(results.gradient_norm == Approx(c.at("gradient_norm").get<double>()).epsilon(kGoldenTolerance));
     REQUIRE(results.gradients.size() == c.at("gradients").size());
     for (const auto& [name, gradient] : results.gradients) {
       INFO(name);
@@ -142,10 +140,9 @@ TEST_CASE("losses, and losses over documents, are PyTorch's: values and gradient
       const double size = c.at("gradients").at(judged_by).at("norm");
       const std::vector<float>& values = model().parameters.at(name);
       CHECK(std::sqrt(product(gradient, gradient)) ==
-            Approx(want.at("norm").get<double>()).epsilon(kTolerance).margin(kTolerance * size));
-      CHECK(
-          product(gradient, values) ==
-          Approx(want.at("along_value").get<double>()).margin(kTolerance * size * std::sqrt(product(values, values))));
+            Approx(want.at("norm").get<double>()).epsilon(kGoldenTolerance).margin(kGoldenTolerance * size));
+      CHECK(product(gradient, values) == Approx(want.at("along_value").get<double>())
+                                             .margin(kGoldenTolerance * size * std::sqrt(product(values, values))));
     }
   }
 }

@@ -10,8 +10,6 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr double kTolerance = 1e-5;
-
 const std::vector<std::string> kModels = {"tiny_t5", "tiny_t5_relative", "tiny_t5_gated"};
 
 Golden read_model(const std::string& name) {
@@ -37,7 +35,7 @@ TEST_CASE("T5: loss and gradients are PyTorch's on one rank and on layouts") {
            {.tensor = 2, .pipeline = 2, .recompute = true, .layers_per_stage = {3, 2}},
        }) {
     INFO(name << ": " << in_words(layout));
-    check_golden_step(golden, run_golden_step(golden, layout), kTolerance);
+    check_golden_step(golden, run_golden_step(golden, layout), kGoldenTolerance);
   }
 }
 
@@ -49,7 +47,7 @@ TEST_CASE("T5: sequence parallelism computes PyTorch's gradients too") {
            {.tensor = 4, .pipeline = 2, .sequence_parallel = true, .recompute = true, .layers_per_stage = {2, 3}},
        }) {
     INFO(name << ": " << in_words(layout));
-    check_golden_step(golden, run_golden_step(golden, layout), kTolerance);
+    check_golden_step(golden, run_golden_step(golden, layout), kGoldenTolerance);
   }
 }
 
@@ -61,7 +59,7 @@ TEST_CASE("T5: the golden files show which tokens must be seen and count") {
     change(changed.batch);
     return run_golden_step(changed, {.micro_batch = 4}).loss;
   };
-  const auto other = [&](double loss) { return std::abs(loss - golden.loss) > 10 * kTolerance * golden.loss; };
+  const auto other = [&](double loss) { return std::abs(loss - golden.loss) > 10 * kGoldenTolerance * golden.loss; };
   constexpr int kSamples = 4;
   const auto at = [](std::size_t row, std::size_t sample) { return row * kSamples + sample; };
   const auto exchange = [](int& token) { token = (token + 1) % 50; };
@@ -71,9 +69,9 @@ TEST_CASE("T5: the golden files show which tokens must be seen and count") {
   CHECK(other(loss_with([&](GoldenBatch& batch) { exchange(batch.tokens[at(0, 1)]); })));
   // Sample 2 has 9 tokens in the encoder, sample 3 one target.
   CHECK(loss_with([&](GoldenBatch& batch) { exchange(batch.encoder_tokens[at(9, 2)]); }) ==
-        Approx(golden.loss).epsilon(kTolerance));
+        Approx(golden.loss).epsilon(kGoldenTolerance));
   CHECK(loss_with([&](GoldenBatch& batch) {
           exchange(batch.tokens[at(1, 3)]);
           exchange(batch.targets[at(1, 3)]);
-        }) == Approx(golden.loss).epsilon(kTolerance));
+        }) == Approx(golden.loss).epsilon(kGoldenTolerance));
 }

@@ -20,16 +20,14 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr double kTolerance = 1e-5;
-
-struct Layout {
+struct TaskLayout {
   int tensor = 1, pipeline = 1;
   std::int64_t micro_batch = 1;
   const char* schedule = "1f1b";
   bool sequence = false;
 };
 
-struct Results {
+struct TaskResults {
   GoldenStep step;
   double evaluated = 0;
   std::vector<float> scores;
@@ -50,13 +48,13 @@ double labelled(const GoldenBatch& batch) {
   return static_cast<double>(std::count_if(batch.labels.begin(), batch.labels.end(), [](int l) { return l >= 0; }));
 }
 
-Results compute(const Golden& golden, const Layout& layout) {
+TaskResults compute_task(const Golden& golden, const TaskLayout& layout) {
   Config config = golden.config;
   config.parallel.tensor = layout.tensor;
   config.parallel.pipeline = layout.pipeline;
   config.parallel.schedule = layout.schedule;
   config.train.micro_batch_size = layout.micro_batch;
-  Results results;
+  TaskResults results;
   std::mutex mutex;
   run_as_threads(layout.tensor * layout.pipeline, [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
@@ -122,15 +120,15 @@ TEST_CASE("task heads: scores and loss and gradients are PyTorch's on layouts") 
   const bool labels = GENERATE(true, false);
   const Golden golden = golden_of(labels);
   const std::int64_t all = golden.config.train.global_batch_size;
-  for (const Layout& layout : {Layout{}, Layout{1, 1, all}, Layout{2, 1, all}, Layout{4, 2, 1},
-                               Layout{1, 2, 1, "zero_bubble"}, Layout{2, 2, 1, "1f1b"}}) {
+  for (const TaskLayout& layout : {TaskLayout{}, TaskLayout{1, 1, all}, TaskLayout{2, 1, all}, TaskLayout{4, 2, 1},
+                                   TaskLayout{1, 2, 1, "zero_bubble"}, TaskLayout{2, 2, 1, "1f1b"}}) {
     CAPTURE(labels, layout.tensor, layout.pipeline, layout.micro_batch, layout.schedule);
-    const Results results = compute(golden, layout);
-    check_golden_step(golden, results.step, kTolerance);
-    CHECK(results.evaluated == Approx(golden.loss).epsilon(kTolerance));
+    const TaskResults results = compute_task(golden, layout);
+    check_golden_step(golden, results.step, kGoldenTolerance);
+    CHECK(results.evaluated == Approx(golden.loss).epsilon(kGoldenTolerance));
     REQUIRE(results.scores.size() == golden.scores.size());
     for (std::size_t i = 0; i < golden.scores.size(); ++i) {
-      CHECK(results.scores[i] == Approx(golden.scores[i]).epsilon(kTolerance).margin(kTolerance));
+      CHECK(results.scores[i] == Approx(golden.scores[i]).epsilon(kGoldenTolerance).margin(kGoldenTolerance));
     }
     const LabelCounts counts = counts_of(golden);
     CHECK(results.counts.examples == counts.examples);
@@ -143,12 +141,12 @@ TEST_CASE("task heads: the golden files notice another label or choice") {
   const Golden labels = golden_of(true), choices = golden_of(false);
   Golden changed = labels;
   changed.batch.labels[2] = 1;
-  CHECK(std::abs(compute(changed, {}).step.loss - labels.loss) > 0.01);
+  CHECK(std::abs(compute_task(changed, {}).step.loss - labels.loss) > 0.01);
   changed = choices;
   changed.batch.labels[0] = 0;
-  CHECK(std::abs(compute(changed, {}).step.loss - choices.loss) > 0.01);
+  CHECK(std::abs(compute_task(changed, {}).step.loss - choices.loss) > 0.01);
   // A sequence longer by a token that is padding.
   changed = choices;
   ++changed.batch.lengths[3];
-  CHECK(std::abs(compute(changed, {}).step.loss - choices.loss) > 1e-4);
+  CHECK(std::abs(compute_task(changed, {}).step.loss - choices.loss) > 1e-4);
 }

@@ -3,16 +3,16 @@
 #include <string_view>
 
 #include "config/rules/exchange_rules.h"
+#include "parity/shared_options.h"
 #include "parity/subjects.h"
 
 namespace megatron::test {
 
 namespace {
 
-const std::vector<std::string> kTwo = {"parallel.context=2"}, kFour = {"parallel.context=4"};
-const std::vector<std::string> kSequence = {"parallel.sequence_parallel=true"}, kFull = {"recompute.mode=full"};
-const std::vector<std::string> kZero = {"parallel.schedule=zero_bubble"}, kSharedOut = {"optimizer.share=state"};
-const std::vector<std::string> kBf16 = {"precision.compute=bf16"};
+const std::vector<std::string> kTwoContext = {"parallel.context=2"}, kFourContext = {"parallel.context=4"};
+const std::vector<std::string> kFull = {"recompute.mode=full"};
+const std::vector<std::string> kSharedOut = {"optimizer.share=state"};
 const std::vector<std::string> kFp16 = {"precision.compute=fp16", "precision.loss_scale=1024"};
 
 std::vector<Row> context_of_decoders() {
@@ -27,45 +27,52 @@ std::vector<Row> context_of_decoders() {
   const std::vector<std::string> plain = {"model.hidden_dropout=0", "model.attention_dropout=0"};
   const std::string ramp_up = "train.batch_ramp_up={start=4, increment=4, samples=16}";
   return {
-      {"context 2", 1, 1, 1, kTwo, {}, ""},
-      {"context 4", 1, 1, 1, kFour, {}, ""},
+      {"context 2", 1, 1, 1, kTwoContext, {}, ""},
+      {"context 4", 1, 1, 1, kFourContext, {}, ""},
       {"context 8", 1, 1, 1, {"parallel.context=8"}, {}, ""},
-      {"context 2 without dropout", 1, 1, 1, kTwo, plain, ""},
-      {"context 2, micro-batch 4", 1, 1, 1, with(kTwo, {"train.micro_batch_size=4"}), {}, ""},
-      {"context 2, recompute", 1, 1, 1, with(kTwo, kFull), {}, "context 2"},
-      {"context 4, data 2, overlap", 1, 2, 1, with(kFour, overlap), {}, ""},
-      {"context 4, data 2, distributed", 1, 2, 1, with(kFour, kSharedOut), {}, "context 4, data 2, overlap"},
-      {"context 2, distributed", 1, 1, 1, with(kTwo, kSharedOut), {}, "context 2"},
-      {"context 2, tensor 2", 2, 1, 1, kTwo, {}, ""},
-      {"context 2, tensor 2, sequence", 2, 1, 1, with(kTwo, kSequence), {}, ""},
-      {"context 4, tensor 2, sequence", 2, 1, 1, with(kFour, kSequence), {}, ""},
-      {"context 2, tensor 4, sequence", 4, 1, 1, with(kTwo, kSequence), {}, ""},
-      {"context 2, 2 x 1 x 2", 2, 1, 2, with(kTwo, kSequence), {}, ""},
-      {"context 2, 2 x 2 x 2", 2, 2, 2, with(kTwo, kSequence), {}, ""},
-      {"context 2, pipeline 4", 1, 1, 4, kTwo, {}, ""},
-      {"context 2, gpipe", 1, 1, 4, with(kTwo, {"parallel.schedule=gpipe"}), {}, "context 2, pipeline 4"},
-      {"context 2, zero bubble", 1, 1, 4, with(kTwo, kZero), {}, "context 2, pipeline 4"},
-      {"context 2, interleaved", 1, 1, 2, with(kTwo, kTwoChunks), {}, ""},
-      {"context 2, interleaved, recompute", 1, 1, 2, with(with(kTwo, kTwoChunks), kFull), {}, "context 2, interleaved"},
-      {"context 2, ramp-up", 1, 1, 2, kTwo, {ramp_up}, ""},
-      {"context 2, bf16", 1, 1, 1, kTwo, kBf16, ""},
-      {"context 2, bf16, sequence", 2, 1, 1, with(with(kTwo, kSequence), kBf16), {}, ""},
-      {"context 4, bf16, distributed", 1, 1, 2, with(with(kFour, kSharedOut), kBf16), {}, ""},
-      {"context 2, fp16", 2, 1, 1, with(kTwo, kFp16), {}, ""},
-      {"context 2, Llama", 1, 1, 1, kTwo, kLlama, ""},
-      {"context 4, Llama, sequence", 2, 1, 1, with(kFour, kSequence), kLlama, ""},
-      {"context 2, Llama, shared keys", 4, 1, 1, with(kTwo, kSequence), kLlama, ""},
-      {"context 2, ALiBi, one group", 1, 1, 1, kTwo, kOneGroup, ""},
-      {"context 4, ALiBi, one group, zero bubble", 2, 1, 2, with(kFour, kZero), kOneGroup, ""},
-      {"context 2, normed heads", 1, 1, 1, kTwo, normed, ""},
-      {"context 4, normed heads, sequence", 2, 1, 1, with(kFour, kSequence), normed, ""},
-      {"context 2, window", 1, 1, 1, kTwo, window, ""},
-      {"context 4, window, recompute", 1, 1, 2, with(kFour, kFull), window, ""},
-      {"context 2, soft cap", 2, 1, 1, with(kTwo, kSequence), one_norm, ""},
-      {"context 2, sgd", 1, 2, 1, kTwo, {"optimizer.name=sgd", "learning_rate.peak=0.1"}, ""},
-      {"context 2, muon", 2, 1, 1, with(kTwo, kSequence), kMuon, ""},
-      {"context 2, muon, distributed", 2, 1, 1, with(with(kTwo, kSequence), kSharedOut), kMuon, "context 2, muon"},
-      {"context 2, bf16 moments", 1, 1, 1, with(kTwo, kSharedOut), {"optimizer.moments_dtype=bf16"}, ""},
+      {"context 2 without dropout", 1, 1, 1, kTwoContext, plain, ""},
+      {"context 2, micro-batch 4", 1, 1, 1, with(kTwoContext, {"train.micro_batch_size=4"}), {}, ""},
+      {"context 2, recompute", 1, 1, 1, with(kTwoContext, kFull), {}, "context 2"},
+      {"context 4, data 2, overlap", 1, 2, 1, with(kFourContext, overlap), {}, ""},
+      {"context 4, data 2, distributed", 1, 2, 1, with(kFourContext, kSharedOut), {}, "context 4, data 2, overlap"},
+      {"context 2, distributed", 1, 1, 1, with(kTwoContext, kSharedOut), {}, "context 2"},
+      {"context 2, tensor 2", 2, 1, 1, kTwoContext, {}, ""},
+      {"context 2, tensor 2, sequence", 2, 1, 1, with(kTwoContext, kSequence), {}, ""},
+      {"context 4, tensor 2, sequence", 2, 1, 1, with(kFourContext, kSequence), {}, ""},
+      {"context 2, tensor 4, sequence", 4, 1, 1, with(kTwoContext, kSequence), {}, ""},
+      {"context 2, 2 x 1 x 2", 2, 1, 2, with(kTwoContext, kSequence), {}, ""},
+      {"context 2, 2 x 2 x 2", 2, 2, 2, with(kTwoContext, kSequence), {}, ""},
+      {"context 2, pipeline 4", 1, 1, 4, kTwoContext, {}, ""},
+      {"context 2, gpipe", 1, 1, 4, with(kTwoContext, {"parallel.schedule=gpipe"}), {}, "context 2, pipeline 4"},
+      {"context 2, zero bubble", 1, 1, 4, with(kTwoContext, kZero), {}, "context 2, pipeline 4"},
+      {"context 2, interleaved", 1, 1, 2, with(kTwoContext, kTwoChunks), {}, ""},
+      {"context 2, interleaved, recompute",
+       1,
+       1,
+       2,
+       with(with(kTwoContext, kTwoChunks), kFull),
+       {},
+       "context 2, interleaved"},
+      {"context 2, ramp-up", 1, 1, 2, kTwoContext, {ramp_up}, ""},
+      {"context 2, bf16", 1, 1, 1, kTwoContext, kBf16, ""},
+      {"context 2, bf16, sequence", 2, 1, 1, with(with(kTwoContext, kSequence), kBf16), {}, ""},
+      {"context 4, bf16, distributed", 1, 1, 2, with(with(kFourContext, kSharedOut), kBf16), {}, ""},
+      {"context 2, fp16", 2, 1, 1, with(kTwoContext, kFp16), {}, ""},
+      {"context 2, Llama", 1, 1, 1, kTwoContext, kLlama, ""},
+      {"context 4, Llama, sequence", 2, 1, 1, with(kFourContext, kSequence), kLlama, ""},
+      {"context 2, Llama, shared keys", 4, 1, 1, with(kTwoContext, kSequence), kLlama, ""},
+      {"context 2, ALiBi, one group", 1, 1, 1, kTwoContext, kOneGroup, ""},
+      {"context 4, ALiBi, one group, zero bubble", 2, 1, 2, with(kFourContext, kZero), kOneGroup, ""},
+      {"context 2, normed heads", 1, 1, 1, kTwoContext, normed, ""},
+      {"context 4, normed heads, sequence", 2, 1, 1, with(kFourContext, kSequence), normed, ""},
+      {"context 2, window", 1, 1, 1, kTwoContext, window, ""},
+      {"context 4, window, recompute", 1, 1, 2, with(kFourContext, kFull), window, ""},
+      {"context 2, soft cap", 2, 1, 1, with(kTwoContext, kSequence), one_norm, ""},
+      {"context 2, sgd", 1, 2, 1, kTwoContext, {"optimizer.name=sgd", "learning_rate.peak=0.1"}, ""},
+      {"context 2, muon", 2, 1, 1, with(kTwoContext, kSequence), kMuon, ""},
+      {"context 2, muon, distributed", 2, 1, 1, with(with(kTwoContext, kSequence), kSharedOut), kMuon,
+       "context 2, muon"},
+      {"context 2, bf16 moments", 1, 1, 1, with(kTwoContext, kSharedOut), {"optimizer.moments_dtype=bf16"}, ""},
   };
 }
 
@@ -78,21 +85,21 @@ std::vector<Row> context_of_data() {
   const std::vector<std::string> packed = {few, "task.name=instructions"};
   const std::vector<std::string> keys = {"loss.name=key_tokens", "loss.token_ids=[1, 4, 9]", "loss.alpha=0.5", few};
   return {
-      {"context 2, documents", 1, 1, 1, kTwo, all, ""},
-      {"context 2, documents, micro-batch 3", 1, 1, 1, with(kTwo, {"train.micro_batch_size=3"}), all, ""},
-      {"context 4, documents, sequence", 2, 1, 1, with(kFour, kSequence), all, ""},
-      {"context 2, documents, Llama", 1, 1, 2, with(kTwo, {"train.micro_batch_size=2"}), llama, ""},
-      {"context 2, documents, ALiBi", 2, 1, 1, with(kTwo, {"train.micro_batch_size=3"}), alibi, ""},
-      {"context 2, document masks alone", 1, 1, 1, kTwo, {few, "data.reset_attention_mask=true"}, ""},
-      {"context 2, document positions alone", 1, 1, 1, kTwo, {few, "data.reset_position_ids=true"}, ""},
-      {"context 2, curriculum", 1, 1, 1, kTwo, {curriculum}, ""},
-      {"context 2, documents, curriculum", 1, 1, 2, with(kTwo, {"train.micro_batch_size=3"}), with(all, {curriculum}),
-       ""},
-      {"context 2, instructions", 1, 1, 1, kTwo, packed, ""},
+      {"context 2, documents", 1, 1, 1, kTwoContext, all, ""},
+      {"context 2, documents, micro-batch 3", 1, 1, 1, with(kTwoContext, {"train.micro_batch_size=3"}), all, ""},
+      {"context 4, documents, sequence", 2, 1, 1, with(kFourContext, kSequence), all, ""},
+      {"context 2, documents, Llama", 1, 1, 2, with(kTwoContext, {"train.micro_batch_size=2"}), llama, ""},
+      {"context 2, documents, ALiBi", 2, 1, 1, with(kTwoContext, {"train.micro_batch_size=3"}), alibi, ""},
+      {"context 2, document masks alone", 1, 1, 1, kTwoContext, {few, "data.reset_attention_mask=true"}, ""},
+      {"context 2, document positions alone", 1, 1, 1, kTwoContext, {few, "data.reset_position_ids=true"}, ""},
+      {"context 2, curriculum", 1, 1, 1, kTwoContext, {curriculum}, ""},
+      {"context 2, documents, curriculum", 1, 1, 2, with(kTwoContext, {"train.micro_batch_size=3"}),
+       with(all, {curriculum}), ""},
+      {"context 2, instructions", 1, 1, 1, kTwoContext, packed, ""},
       {"context 8, instructions", 1, 1, 1, {"parallel.context=8"}, packed, ""},  // chunks of one row: some have no
                                                                                  // target
-      {"context 4, instructions, bf16", 1, 1, 1, with(kFour, kBf16), packed, ""},
-      {"context 2, key tokens", 1, 1, 1, with(kTwo, {"train.micro_batch_size=3"}), keys, ""},
+      {"context 4, instructions, bf16", 1, 1, 1, with(kFourContext, kBf16), packed, ""},
+      {"context 2, key tokens", 1, 1, 1, with(kTwoContext, {"train.micro_batch_size=3"}), keys, ""},
   };
 }
 
@@ -104,15 +111,15 @@ std::vector<Row> context_of_encoders() {
   const std::vector<std::string> choices =
       with(post, {"task.name=multiple_choice", "task.choices=3", "model.tie_embeddings=false"});
   return {
-      {"context 2, BERT", 1, 1, 1, kTwo, pre, ""},
-      {"context 4, BERT, sequence", 2, 1, 1, with(kFour, kSequence), pre, ""},
-      {"context 2, BERT, distributed", 1, 2, 2, with(kTwo, kSharedOut), pre, ""},
-      {"context 2, BERT, zero bubble", 1, 1, 4, with(kTwo, kZero), pre, ""},
-      {"context 2, BERT, bf16", 1, 1, 1, with(kTwo, kBf16), pre, ""},
-      {"context 2, post-norm BERT, recompute", 1, 1, 2, with(kTwo, kFull), post, ""},
-      {"context 2, labels", 1, 1, 1, kTwo, labels, ""},
-      {"context 4, labels, sequence", 2, 1, 1, with(kFour, kSequence), labels, ""},
-      {"context 2, choices", 1, 2, 1, kTwo, choices, ""},
+      {"context 2, BERT", 1, 1, 1, kTwoContext, pre, ""},
+      {"context 4, BERT, sequence", 2, 1, 1, with(kFourContext, kSequence), pre, ""},
+      {"context 2, BERT, distributed", 1, 2, 2, with(kTwoContext, kSharedOut), pre, ""},
+      {"context 2, BERT, zero bubble", 1, 1, 4, with(kTwoContext, kZero), pre, ""},
+      {"context 2, BERT, bf16", 1, 1, 1, with(kTwoContext, kBf16), pre, ""},
+      {"context 2, post-norm BERT, recompute", 1, 1, 2, with(kTwoContext, kFull), post, ""},
+      {"context 2, labels", 1, 1, 1, kTwoContext, labels, ""},
+      {"context 4, labels, sequence", 2, 1, 1, with(kFourContext, kSequence), labels, ""},
+      {"context 2, choices", 1, 2, 1, kTwoContext, choices, ""},
   };
 }
 
@@ -131,19 +138,19 @@ std::vector<Row> context_of_encoder_decoders() {
                                              "model.bias=false",
                                              "model.scale_head=true"};
   return {
-      {"context 2, T5", 1, 1, 1, kTwo, megatron, ""},
-      {"context 4, T5, sequence", 2, 1, 1, with(kFour, kSequence), with(megatron, {"model.decoder_sequence_length=16"}),
-       ""},
-      {"context 2, T5, split at stage 1", 1, 2, 2, with(kTwo, {"parallel.split_stage=1"}), megatron, ""},
-      {"context 2, T5, interleaved", 1, 1, 2, with(kTwo, kTwoChunks), megatron, ""},
-      {"context 2, relative T5", 1, 1, 1, kTwo, relative, ""},
-      {"context 4, relative T5", 1, 1, 1, kFour, relative, ""},
-      {"context 2, relative T5, 2 x 2 x 1, distributed", 2, 2, 1, with(kTwo, with(kSequence, kSharedOut)), relative,
-       ""},
-      {"context 2, relative T5, recompute", 1, 1, 1, with(kTwo, kFull), relative, "context 2, relative T5"},
+      {"context 2, T5", 1, 1, 1, kTwoContext, megatron, ""},
+      {"context 4, T5, sequence", 2, 1, 1, with(kFourContext, kSequence),
+       with(megatron, {"model.decoder_sequence_length=16"}), ""},
+      {"context 2, T5, split at stage 1", 1, 2, 2, with(kTwoContext, {"parallel.split_stage=1"}), megatron, ""},
+      {"context 2, T5, interleaved", 1, 1, 2, with(kTwoContext, kTwoChunks), megatron, ""},
+      {"context 2, relative T5", 1, 1, 1, kTwoContext, relative, ""},
+      {"context 4, relative T5", 1, 1, 1, kFourContext, relative, ""},
+      {"context 2, relative T5, 2 x 2 x 1, distributed", 2, 2, 1, with(kTwoContext, with(kSequence, kSharedOut)),
+       relative, ""},
+      {"context 2, relative T5, recompute", 1, 1, 1, with(kTwoContext, kFull), relative, "context 2, relative T5"},
       {"context 2, relative T5, zero bubble", 1, 1, 4,
-       with(kTwo, with(kZero, {"parallel.layers_per_stage=[1, 2, 1, 1]"})), relative, ""},
-      {"context 2, relative T5, bf16", 1, 1, 1, with(kTwo, kBf16), relative, ""},
+       with(kTwoContext, with(kZero, {"parallel.layers_per_stage=[1, 2, 1, 1]"})), relative, ""},
+      {"context 2, relative T5, bf16", 1, 1, 1, with(kTwoContext, kBf16), relative, ""},
   };
 }
 
@@ -177,16 +184,16 @@ std::vector<Row> context_of_exchanges() {
   const std::vector<std::string> documents = {"data.reset_attention_mask=true", "data.eod_mask_loss=true"};
   const std::vector<std::string> window = {"model.attention_window=13"};
   return {
-      {"context 2, auto", 1, 1, 1, kTwo, {}, "context 2, ulysses"},
+      {"context 2, auto", 1, 1, 1, kTwoContext, {}, "context 2, ulysses"},
       {"context 8, auto", 1, 1, 1, {"parallel.context=8"}, {}, "context 8, gathered"},
-      {"ring with dropout", 1, 1, 1, with(kTwo, ring), thirty_two, ""},
-      {"ring with dropout, context 4", 2, 1, 1, with(with(kFour, kSequence), ring), sixty_four, ""},
-      {"ring with dropout, ALiBi", 1, 1, 2, with(kTwo, ring), with(thirty_two, kOneGroup), ""},
-      {"ring with dropout, window", 1, 1, 1, with(kFour, ring), with(sixty_four, window), ""},
-      {"ring with dropout, documents", 1, 2, 1, with(kTwo, ring), with(with(thirty_two, few), documents), ""},
-      {"ring with dropout, recompute", 1, 1, 1, with(with(kTwo, kFull), ring), thirty_two, "ring with dropout"},
-      {"ring with dropout, bf16", 1, 1, 1, with(with(kTwo, kBf16), ring), thirty_two, ""},
-      {"ring with dropout, BERT", 1, 1, 1, with(kTwo, ring), with(thirty_two, {"model.family=bert"}), ""},
+      {"ring with dropout", 1, 1, 1, with(kTwoContext, ring), thirty_two, ""},
+      {"ring with dropout, context 4", 2, 1, 1, with(with(kFourContext, kSequence), ring), sixty_four, ""},
+      {"ring with dropout, ALiBi", 1, 1, 2, with(kTwoContext, ring), with(thirty_two, kOneGroup), ""},
+      {"ring with dropout, window", 1, 1, 1, with(kFourContext, ring), with(sixty_four, window), ""},
+      {"ring with dropout, documents", 1, 2, 1, with(kTwoContext, ring), with(with(thirty_two, few), documents), ""},
+      {"ring with dropout, recompute", 1, 1, 1, with(with(kTwoContext, kFull), ring), thirty_two, "ring with dropout"},
+      {"ring with dropout, bf16", 1, 1, 1, with(with(kTwoContext, kBf16), ring), thirty_two, ""},
+      {"ring with dropout, BERT", 1, 1, 1, with(kTwoContext, ring), with(thirty_two, {"model.family=bert"}), ""},
   };
 }
 

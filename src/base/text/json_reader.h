@@ -67,34 +67,34 @@ class JsonReader {
 /// Calls visit(key) for each member of the object that comes next, keys that are there twice too; it must read the
 /// value, and has the key until it returns. `what`: what is expected, for messages.
 template <class Visit>
-void visit_object(JsonReader& json, const char* what, const Visit& visit) {
-  json.expect('{', what);
-  if (json.take('}')) return;
+void visit_object(JsonReader& reader, const char* what, const Visit& visit) {
+  reader.expect('{', what);
+  if (reader.take('}')) return;
   std::string buffer;
   do {
-    const std::string_view key = json.key(buffer);
-    json.expect(':', "':' after a key");
-    json.peek();
+    const std::string_view key = reader.key(buffer);
+    reader.expect(':', "':' after a key");
+    reader.peek();
     try {
       visit(key);
     } catch (JsonError& error) {
       if (error.key.empty()) error.key = key;
       throw;
     }
-  } while (json.take(','));
-  json.expect('}', "',' or '}'");
+  } while (reader.take(','));
+  reader.expect('}', "',' or '}'");
 }
 
 /// Calls visit() for each element of the array that comes next; it must read the element.
 template <class Visit>
-void visit_array(JsonReader& json, const char* what, const Visit& visit) {
-  json.expect('[', what);
-  if (json.take(']')) return;
+void visit_array(JsonReader& reader, const char* what, const Visit& visit) {
+  reader.expect('[', what);
+  if (reader.take(']')) return;
   do {
-    json.peek();
+    reader.peek();
     visit();
-  } while (json.take(','));
-  json.expect(']', "',' or ']'");
+  } while (reader.take(','));
+  reader.expect(']', "',' or ']'");
 }
 
 }  // namespace megatron

@@ -19,13 +19,13 @@ void write_bert(const ModelConfig&, nlohmann::json& config) {
   config.erase("use_cache");
 }
 
-const std::vector<std::string> kPlain = {"\"gelu\"", "\"gelu_exact\"", "\"relu\"", "\"tanh\""};
+const std::vector<std::string> kBertActivations = {"\"gelu\"", "\"gelu_exact\"", "\"relu\"", "\"tanh\""};
 
 HuggingFaceFamily encoder(const char* name, const char* architecture, const ModelConfig& form) {
   return {.name = name,
           .architecture = architecture,
           .form = form,
-          .free = {{"activation", kPlain}, {"tie_embeddings"}, {"head_bias"}},
+          .free = {{"activation", kBertActivations}, {"tie_embeddings"}, {"head_bias"}},
           .sizes = {.epsilon = "layer_norm_eps",
                     .hidden_dropout = {"hidden_dropout_prob"},
                     .attention_dropout = "attention_probs_dropout_prob"},

@@ -69,25 +69,18 @@ void write_phi(const ModelConfig& model, json& config) {
 
 // Helpers that rows share.
 
-template <class Change>
-ModelConfig form_with(const ModelConfig& of, const Change& change) {
-  ModelConfig form = of;
-  change(form);
-  return form;
-}
-
 ModelConfig without_dropout(ModelConfig form) {
   form.hidden_dropout = form.attention_dropout = 0;
   return form;
 }
 
-const std::vector<std::string> kPlain = hugging_face_activations(false);
+const std::vector<std::string> kPlainActivations = hugging_face_activations(false);
 
 HuggingFaceFamily gpt2() {
   return {.name = "gpt2",
           .architecture = "GPT2LMHeadModel",
           .form = {},
-          .free = {{"activation", kPlain}, {"tie_embeddings"}},
+          .free = {{"activation", kPlainActivations}, {"tie_embeddings"}},
           .sizes = {.hidden = "n_embd",
                     .layers = "n_layer",
                     .heads = "n_head",
@@ -125,7 +118,7 @@ HuggingFaceFamily opt() {
   return {.name = "opt",
           .architecture = "OPTForCausalLM",
           .form = form_with(ModelConfig(), form),
-          .free = {{"activation", kPlain}, {"tie_embeddings"}, {"bias", {"true", "false"}}},
+          .free = {{"activation", kPlainActivations}, {"tie_embeddings"}, {"bias", {"true", "false"}}},
           .sizes = {.ffn = "ffn_dim",
                     .activation = "activation_function",
                     .initialization = "init_std",
@@ -160,7 +153,7 @@ HuggingFaceFamily gpt_neox() {
   return {.name = "gpt_neox",
           .architecture = "GPTNeoXForCausalLM",
           .form = without_dropout(form_with(ModelConfig(), form)),
-          .free = {{"activation", kPlain},
+          .free = {{"activation", kPlainActivations},
                    {"tie_embeddings"},
                    {"rotary_fraction"},
                    {"residual", {"\"parallel\"", "\"sequential\""}},
@@ -228,7 +221,7 @@ HuggingFaceFamily phi() {
   return {.name = "phi",
           .architecture = "PhiForCausalLM",
           .form = without_dropout(form_with(ModelConfig(), form)),
-          .free = {{"activation", kPlain}, {"tie_embeddings"}, {"rotary_fraction"}},
+          .free = {{"activation", kPlainActivations}, {"tie_embeddings"}, {"rotary_fraction"}},
           .sizes = {.groups = "num_key_value_heads",
                     .head_size = "head_dim",
                     .epsilon = "layer_norm_eps",

@@ -116,6 +116,14 @@ struct HuggingFaceFamily {
   void (*write)(const ModelConfig& model, nlohmann::json& config);
 };
 
+/// For rows: a form with something else.
+template <class Change>
+ModelConfig form_with(const ModelConfig& of, const Change& change) {
+  ModelConfig form = of;
+  change(form);
+  return form;
+}
+
 const std::vector<HuggingFaceFamily>& hugging_face_families();
 /// Rows of it that are in a file of their own.
 HuggingFaceFamily hugging_face_llama();

@@ -141,13 +141,6 @@ HuggingFaceNames with_head_norms(HuggingFaceNames names) {
 
 namespace {
 
-template <class Change>
-ModelConfig form_with(const ModelConfig& of, const Change& change) {
-  ModelConfig form = of;
-  change(form);
-  return form;
-}
-
 const std::vector<std::string> kAttentionOrNone = {"false", "\"attention\""};
 
 }  // namespace

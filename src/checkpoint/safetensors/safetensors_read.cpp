@@ -28,7 +28,7 @@ using nlohmann::json;
 
 constexpr std::int64_t kHeaderLimit = 100'000'000;  // the format's own
 constexpr std::size_t kDepthLimit = 8;
-constexpr std::int64_t kBlockElements = std::int64_t{1} << 20;  // that are widened together
+constexpr std::int64_t kWidenedElements = std::int64_t{1} << 20;  // that are widened together
 
 /// Bytes per element, of all dtypes that the format defines with whole bytes; 0: unknown.
 std::int64_t dtype_bytes(const std::string& dtype) {
@@ -225,9 +225,9 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, std::int64_t first, st
     if (entry.dtype == "F32") return read_bytes(descriptor_, at, numbers.data(), count * each);
     verify(entry.dtype == "F16" || entry.dtype == "BF16", ErrorKind::checkpoint,
            "a tensor of dtype {}; F32, F16 and BF16 can be read", entry.dtype);
-    std::vector<char> raw(static_cast<std::size_t>(std::min(count, kBlockElements) * each));
-    for (std::int64_t done = 0; done < count; done += kBlockElements) {
-      const std::int64_t block = std::min(kBlockElements, count - done);
+    std::vector<char> raw(static_cast<std::size_t>(std::min(count, kWidenedElements) * each));
+    for (std::int64_t done = 0; done < count; done += kWidenedElements) {
+      const std::int64_t block = std::min(kWidenedElements, count - done);
       read_bytes(descriptor_, at + done * each, raw.data(), block * each);
       const auto part = numbers.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(block));
       entry.dtype == "F16" ? widen<Float16>(raw, part) : widen<BFloat16>(raw, part);

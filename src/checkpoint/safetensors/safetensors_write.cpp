@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kBlockElements = std::size_t{1} << 20;
+constexpr std::size_t kNarrowedElements = std::size_t{1} << 20;
 constexpr std::size_t kWriteBytes = std::size_t{32} << 20;  // so that the disk begins before a large tensor ends
 
 const char* dtype_of(SafetensorsType type) {
@@ -92,7 +92,7 @@ void write_narrowed(NewFile& file, const std::string& name, SafetensorsType type
                     Narrow narrow) {
   std::int64_t too_large = 0;
   float largest = 0;
-  std::vector<T> block(std::min(numbers.size(), kBlockElements));
+  std::vector<T> block(std::min(numbers.size(), kNarrowedElements));
   for (std::size_t first = 0; first < numbers.size(); first += block.size()) {
     const std::size_t count = std::min(block.size(), numbers.size() - first);
     std::transform(numbers.begin() + static_cast<std::ptrdiff_t>(first),

@@ -322,7 +322,7 @@ constexpr MegatronFlagGroup kGroups[] = {
     {"Generation and evaluation", kPrograms},
 };
 
-std::string normalised(std::string_view flag) {
+std::string flag_with_dashes(std::string_view flag) {
   std::string result;
   for (const char c : flag) {
     result += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -343,10 +343,10 @@ std::span<const MegatronFlagGroup> megatron_flag_groups() {
 }
 
 const MegatronFlag* find_megatron_flag(std::string_view flag) {
-  const std::string wanted = normalised(flag);
+  const std::string wanted = flag_with_dashes(flag);
   for (const MegatronFlagGroup& group : kGroups) {
     for (const MegatronFlag& row : group.flags) {
-      if (normalised(row.flag) == wanted) return &row;
+      if (flag_with_dashes(row.flag) == wanted) return &row;
     }
   }
   return nullptr;

@@ -133,7 +133,7 @@ constexpr std::pair<std::string_view, std::string_view> kValueAliases[] = {
     {"rms_norm", "rmsnorm"}, {"rotary", "rope"},    {"absolute", "learned"},
     {"adam", "adamw"},       {"zb", "zero_bubble"}};
 
-std::string normalised(std::string_view word) {
+std::string word_with_underscores(std::string_view word) {
   while (word.starts_with('-')) word.remove_prefix(1);
   std::string result;
   for (const char c : word) {
@@ -161,7 +161,7 @@ std::span<const KeyAlias> key_aliases() {
 int edit_distance(std::string_view a, std::string_view b) {
   constexpr std::size_t kLongest = 64;  // longer words are not misspelt keys, and cost quadratic time
   if (a.size() > kLongest || b.size() > kLongest) return static_cast<int>(std::max(a.size(), b.size()));
-  const std::string x = normalised(a), y = normalised(b);
+  const std::string x = word_with_underscores(a), y = word_with_underscores(b);
   std::vector<std::vector<int>> cost(x.size() + 1, std::vector<int>(y.size() + 1));
   for (std::size_t i = 0; i <= x.size(); ++i) {
     for (std::size_t j = 0; j <= y.size(); ++j) {
@@ -180,7 +180,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string suggest_key(std::string_view table, std::string_view name) {
-  const std::string word = normalised(name);
+  const std::string word = word_with_underscores(name);
   for (const Key& key : schema()) {  // the right name in the wrong table, and the wrong case or dashes
     if (key.name == word && key.table == table) return std::string(key.name);
   }
@@ -217,7 +217,7 @@ std::string suggest_table(std::string_view name) {
 
 std::string suggest_choice(std::string_view word, std::span<const std::string> choices) {
   for (const auto& [theirs, ours] : kValueAliases) {
-    if (normalised(word) != theirs) continue;
+    if (word_with_underscores(word) != theirs) continue;
     if (std::find(choices.begin(), choices.end(), ours) != choices.end()) return std::string(ours);
   }
   std::string best;

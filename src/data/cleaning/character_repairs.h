@@ -8,6 +8,9 @@
 
 namespace megatron {
 
+/// Stands for what is no character.
+inline constexpr char32_t kReplacementCharacter = 0xFFFD;
+
 /// Letters for a Latin ligature or digraph (ﬁ, ĳ, ŉ, ǆ), and the usual form of a full-width or half-width character,
 /// by Unicode's compatibility decompositions; empty for other characters.
 std::u32string_view letters_of_ligature(char32_t c);

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
+#include "data/cleaning/ascii.h"
+
 namespace megatron {
 
 namespace {
 
-/// Whether a byte continues a character.
-bool is_inside(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-}
 bool ends_sentence(char c) {
   return c == '.' || c == '!' || c == '?';
 }
@@ -17,7 +15,7 @@ bool ends_sentence(char c) {
 bool has_more(std::string_view text, std::size_t characters) {
   if (text.size() <= characters) return false;
   std::size_t count = 0;
-  for (std::size_t i = 0; i < text.size() && count <= characters; ++i) count += !is_inside(text[i]);
+  for (std::size_t i = 0; i < text.size() && count <= characters; ++i) count += !continues_character(text[i]);
   return count > characters;
 }
 
@@ -25,14 +23,14 @@ bool has_more(std::string_view text, std::size_t characters) {
 std::size_t before(std::string_view text, std::size_t place, std::size_t characters) {
   for (; characters > 0 && place > 0; --characters) {
     do --place;
-    while (place > 0 && is_inside(text[place]));
+    while (place > 0 && continues_character(text[place]));
   }
   return place;
 }
 std::size_t after(std::string_view text, std::size_t place, std::size_t characters) {
   for (; characters > 0 && place < text.size(); --characters) {
     do ++place;
-    while (place < text.size() && is_inside(text[place]));
+    while (place < text.size() && continues_character(text[place]));
   }
   return place;
 }

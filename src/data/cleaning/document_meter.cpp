@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/text/utf8.h"
+#include "data/cleaning/ascii.h"
 #include "data/cleaning/quality_rules.h"
 #include "data/unicode/character_classes.h"
 
@@ -18,20 +19,6 @@ constexpr std::string_view kStopWords[] = {"the", "be", "to", "of", "and", "that
 constexpr std::size_t kLongestStopWord = 4;
 constexpr std::string_view kEllipsis = "\u2026"sv, kDots = "..."sv;
 constexpr std::string_view kBullets[] = {"-"sv, "*"sv, "\u2022"sv, "\u2023"sv, "\u25CF"sv, "\u25E6"sv};
-
-bool is_ascii_space(char c) {
-  return c == ' ' || (c >= '\t' && c <= '\r');
-}
-bool is_ascii_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-bool continues(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-}
-
-std::size_t characters_of(std::string_view text) {
-  return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), continues));
-}
 
 std::size_t occurrences(std::string_view text, std::string_view part) {
   std::size_t count = 0;
@@ -56,7 +43,7 @@ bool has_javascript(std::string_view text) {
   return std::search(text.begin(), text.end(), kWord.begin(), kWord.end(), same) != text.end();
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_outer_space(std::string_view text) {
   while (!text.empty() && is_ascii_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_ascii_space(text.back())) text.remove_suffix(1);
   return text;
@@ -138,13 +125,14 @@ void DocumentMeter::read_lines(std::string_view text, DocumentMeasures& measures
   std::size_t paragraph_begin = text.npos, paragraph_end = 0;
   const auto end_paragraph = [&] {
     if (paragraph_begin == text.npos) return;
-    const std::string_view paragraph = trimmed(text.substr(paragraph_begin, paragraph_end - paragraph_begin));
+    const std::string_view paragraph =
+        without_outer_space(text.substr(paragraph_begin, paragraph_end - paragraph_begin));
     paragraphs.push_back({XXH3_64bits(paragraph.data(), paragraph.size()), characters_of(paragraph)});
     paragraph_begin = text.npos;
   };
   for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
     end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = trimmed(text.substr(begin, end - begin));
+    const std::string_view line = without_outer_space(text.substr(begin, end - begin));
     if (line.empty()) {
       end_paragraph();
       continue;

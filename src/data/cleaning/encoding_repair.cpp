@@ -35,8 +35,8 @@ constexpr RepairRow kRows[kRepairs] = {
 };
 
 /// Rounds of all repairs: another one only follows where the last one changed something.
-constexpr int kRounds = 8;
-constexpr char32_t kEscape = 0x1B, kReplacement = 0xFFFD;
+constexpr int kRepairRounds = 8;
+constexpr char32_t kEscape = 0x1B;
 
 constexpr std::size_t index(Repair repair) {
   return static_cast<std::size_t>(repair);
@@ -75,10 +75,10 @@ CodePoint lenient_code_point(std::string_view text, bool pairs) {
                           : first == 0xF4 ? 0x8F
                                           : 0xBF;
     if (expected > 1 && byte(1) >= least && byte(1) <= most) bytes = expected == 4 && (byte(2) & 0xC0u) == 0x80 ? 3 : 2;
-    return {kReplacement, bytes};
+    return {kReplacementCharacter, bytes};
   }
   const bool pair = pairs && byte(1) < 0xB0 && is_surrogate(3) && byte(4) >= 0xB0;
-  if (!pair) return {kReplacement, 3};
+  if (!pair) return {kReplacementCharacter, 3};
   return {0x10000 + ((byte(1) & 0xFu) << 16 | (byte(2) & 0x3Fu) << 10 | (byte(4) & 0xFu) << 6 | (byte(5) & 0x3Fu)), 6};
 }
 
@@ -261,7 +261,7 @@ std::u32string EncodingRepair::one_round(std::u32string line, bool entities, std
 
 void EncodingRepair::repair_line(std::u32string line, bool entities, std::string& out) {
   std::array<bool, kRepairs> changes{};
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kRepairRounds; ++round) {
     std::u32string next = one_round(line, entities, changes);
     if (next == line) break;
     line = std::move(next);

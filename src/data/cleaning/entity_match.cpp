@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/text/utf8.h"
+#include "data/cleaning/ascii.h"
+#include "data/cleaning/character_repairs.h"
 #include "data/cleaning/html_entities.h"
 
 namespace megatron {
@@ -12,13 +14,6 @@ namespace megatron {
 namespace {
 
 constexpr std::size_t kLongestName = kLongestEntity - 2;
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
 
 /// Windows-1252 for 0x80 to 0x9F, as HTML has it.
 constexpr std::uint16_t kWindows[32] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021,
@@ -28,8 +23,7 @@ constexpr std::uint16_t kWindows[32] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 
 
 /// The character of a reference by number, as HTML 5 has it; nothing for numbers that stand for none.
 std::string text_of(std::uint32_t number) {
-  constexpr std::uint32_t kReplacement = 0xFFFD;
-  if (number == 0 || (number >= 0xD800 && number <= 0xDFFF) || number > 0x10FFFF) number = kReplacement;
+  if (number == 0 || (number >= 0xD800 && number <= 0xDFFF) || number > 0x10FFFF) number = kReplacementCharacter;
   if (number >= 0x80 && number <= 0x9F) number = kWindows[number - 0x80];
   const bool control =
       (number < 0x20 && number != '\t' && number != '\n' && number != '\f' && number != '\r') || number == 0x7F;
@@ -47,7 +41,7 @@ std::optional<std::string> by_number(std::string_view digits) {
   std::uint32_t number = 0;
   for (const char c : digits) {
     const bool letter = hex && ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'));
-    if (!is_digit(c) && !letter) return {};
+    if (!is_ascii_digit(c) && !letter) return {};
     const std::uint32_t digit =
         letter ? static_cast<std::uint32_t>((c | 0x20) - 'a' + 10) : static_cast<std::uint32_t>(c - '0');
     number = std::min<std::uint32_t>(number * (hex ? 16 : 10) + digit, 0x110000);
@@ -93,7 +87,8 @@ EntityMatch first_entity(std::string_view text) {
   if (text.size() < 3 || text[0] != '&') return {};
   const std::size_t begin = text[1] == '#' ? 2 : 1;
   std::size_t end = begin;
-  while (end < text.size() && end - begin <= kLongestName && (is_digit(text[end]) || is_letter(text[end]))) ++end;
+  while (end < text.size() && end - begin <= kLongestName && (is_ascii_digit(text[end]) || is_ascii_letter(text[end])))
+    ++end;
   if (end == begin || end - begin > kLongestName || end == text.size() || text[end] != ';') return {};
   const std::string_view name = text.substr(begin, end - begin);
   if (begin == 2) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/cleaning/character_repairs.h"
 #include "data/cleaning/mojibake_tables.h"
 #include "data/cleaning/neighbours.h"
 
@@ -14,9 +15,8 @@ namespace megatron {
 
 namespace {
 
-constexpr char32_t kReplacement = 0xFFFD;
 constexpr unsigned kNoBreakSpace = 0xA0;
-constexpr int kRounds = 8;
+constexpr int kMojibakeRounds = 8;
 
 /// A character as a byte of UTF-8. Bit n: in encoding n it is a byte, one that leads a sequence, one that continues it.
 struct CharacterBytes {
@@ -57,7 +57,7 @@ class EncodingTables {
     for (char32_t c = 0; c < 0x80; ++c) entry(c).known = static_cast<std::uint16_t>((1u << kSingleByteEncodings) - 1);
     // May continue a sequence as what was a non-breaking space, or a byte that was lost.
     entry(' ').continues = spaced_;
-    entry('?').continues = entry(kReplacement).continues = entry(kReplacement).known = lossy_;
+    entry('?').continues = entry(kReplacementCharacter).continues = entry(kReplacementCharacter).known = lossy_;
   }
   CharacterBytes& entry(char32_t c) {
     auto& page = pages_[c >> 8];
@@ -135,14 +135,14 @@ MojibakeRepair::Sequence MojibakeRepair::unit_at(std::u32string_view line, std::
     if (c == ' ') {
       if (!spaces || ++spaces_taken > 1) return {};
       byte = kNoBreakSpace;
-    } else if (c == '?' || c == kReplacement) {
+    } else if (c == '?' || c == kReplacementCharacter) {
       if (!lost) return {};
       byte = 0;
     } else {
       ++kept;
     }
     if (byte != 0 && i == 1 && !may_follow(lead, byte)) return {};
-    value = byte == 0 || value == kReplacement ? kReplacement : value << 6 | (byte & 0x3Fu);
+    value = byte == 0 || value == kReplacementCharacter ? kReplacementCharacter : value << 6 | (byte & 0x3Fu);
   }
   if (length > 2 && kept == 0) return {};
   Sequence sequence{.length = length, .decoded = value};
@@ -186,7 +186,7 @@ bool MojibakeRepair::decode_whole(std::u32string_view line, std::u32string& deco
     bool certain = false;
     std::size_t at = 0;
     while (at < line.size()) {
-      if (line[at] < 0x80 || (line[at] == kReplacement && lost)) {
+      if (line[at] < 0x80 || (line[at] == kReplacementCharacter && lost)) {
         decoded.push_back(line[at++]);
         continue;
       }
@@ -258,7 +258,7 @@ bool MojibakeRepair::decode_parts(std::u32string_view line, std::u32string& deco
 
 std::u32string MojibakeRepair::repaired(std::u32string line) {
   std::u32string decoded;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kMojibakeRounds; ++round) {
     work_ += line.size();
     if (!looks_damaged(line)) break;
     if (!decode_whole(line, decoded) && !(mixed && decode_parts(line, decoded))) break;

@@ -3,34 +3,18 @@
 #include <algorithm>
 
 #include "base/text/utf8.h"
+#include "data/cleaning/ascii.h"
 
 namespace megatron {
 
 namespace {
 
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-bool is_letter(char c) {
-  return lower(c) >= 'a' && lower(c) <= 'z';
-}
-
 void assign_lower(std::string& to, std::string_view from) {
   to.assign(from);
-  for (char& c : to) c = lower(c);
+  for (char& c : to) c = ascii_lower(c);
 }
 
-std::size_t characters_of(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
-bool is_space(std::uint32_t c) {
+bool is_unicode_space(std::uint32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
@@ -38,7 +22,7 @@ bool is_space(std::uint32_t c) {
 bool has_space(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint c = first_code_point(text.substr(i));
-    if (is_space(c.value)) return true;
+    if (is_unicode_space(c.value)) return true;
     i += std::max<std::uint32_t>(c.bytes, 1);
   }
   return false;
@@ -56,7 +40,7 @@ bool is_address(std::string_view host) {
   int numbers = 0;
   while (!host.empty()) {
     const std::string_view label = take_last_label(host);
-    if (label.empty() || label.size() > 3 || !std::all_of(label.begin(), label.end(), is_digit)) return false;
+    if (label.empty() || label.size() > 3 || !std::all_of(label.begin(), label.end(), is_ascii_digit)) return false;
     ++numbers;
   }
   return numbers == 4;
@@ -65,14 +49,15 @@ bool is_address(std::string_view host) {
 bool is_label(std::string_view label) {
   constexpr std::size_t kLongestLabel = 63;
   return !label.empty() && label.size() <= kLongestLabel && label.front() != '-' && label.back() != '-' &&
-         std::all_of(label.begin(), label.end(), [](char c) { return is_letter(c) || is_digit(c) || c == '-'; });
+         std::all_of(label.begin(), label.end(),
+                     [](char c) { return is_ascii_letter(c) || is_ascii_digit(c) || c == '-'; });
 }
 
 /// Labels with dots between them, of which the last has two characters at least; a dot may follow.
 bool is_host_name(std::string_view host) {
   if (host.ends_with('.')) host.remove_suffix(1);
   const std::string_view top = take_last_label(host);
-  const auto belongs = [](char c) { return is_letter(c) || is_digit(c) || c == '-'; };
+  const auto belongs = [](char c) { return is_ascii_letter(c) || is_ascii_digit(c) || c == '-'; };
   if (top.size() < 2 || !std::all_of(top.begin(), top.end(), belongs) || host.empty()) return false;
   while (!host.empty()) {
     const bool more = host.find('.') != std::string_view::npos;
@@ -110,8 +95,9 @@ std::string_view registered_name(std::string_view host) {
 
 bool is_well_formed_url(std::string_view url) {
   const auto take = [&](std::string_view word) {
-    const bool there = url.size() >= word.size() && std::equal(word.begin(), word.end(), url.begin(),
-                                                               [](char wanted, char c) { return wanted == lower(c); });
+    const bool there =
+        url.size() >= word.size() &&
+        std::equal(word.begin(), word.end(), url.begin(), [](char wanted, char c) { return wanted == ascii_lower(c); });
     if (there) url.remove_prefix(word.size());
     return there;
   };

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "data/cleaning/ascii.h"
+
 namespace megatron {
 
 namespace {
@@ -98,14 +100,8 @@ constexpr TagRow kTags[] = {{"ce", TagUse::dropped},
                             {"wbr", TagUse::stripped}};
 constexpr std::size_t kLongestTagName = 15;
 
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-bool is_space(char c) {
+bool is_tag_space(char c) {
   return c == ' ' || c == '\t' || c == '\n';
-}
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
 }
 
 class TagStripper {
@@ -143,10 +139,10 @@ class TagStripper {
     for (std::size_t at = text_.find("</", from); at != text_.npos; at = text_.find("</", at + 2)) {
       const std::string_view found = text_.substr(at + 2, name.size());
       if (!std::equal(found.begin(), found.end(), name.begin(), name.end(),
-                      [](char a, char b) { return lower(a) == b; }))
+                      [](char a, char b) { return ascii_lower(a) == b; }))
         continue;
       std::size_t end = at + 2 + name.size();
-      while (end < text_.size() && is_space(text_[end])) ++end;
+      while (end < text_.size() && is_tag_space(text_[end])) ++end;
       if (end < text_.size() && text_[end] == '>') return {at, end + 1};
     }
     return {text_.npos, text_.npos};
@@ -158,8 +154,8 @@ class TagStripper {
     std::size_t end = begin;
     char name[kLongestTagName];
     while (end < text_.size() && end - begin < kLongestTagName &&
-           (is_letter(text_[end]) || (text_[end] >= '1' && text_[end] <= '6'))) {
-      name[end - begin] = lower(text_[end]);
+           (is_ascii_letter(text_[end]) || (text_[end] >= '1' && text_[end] <= '6'))) {
+      name[end - begin] = ascii_lower(text_[end]);
       ++end;
     }
     const std::string_view wanted(name, end - begin);
@@ -168,7 +164,8 @@ class TagStripper {
     if (row == std::end(kTags)) return false;
     const std::size_t close = text_.find_first_of("<>", end);
     work_ += std::min(close, text_.size()) - at_;
-    if (close == text_.npos || text_[close] == '<' || !(is_space(text_[end]) || text_[end] == '/' || text_[end] == '>'))
+    if (close == text_.npos || text_[close] == '<' ||
+        !(is_tag_space(text_[end]) || text_[end] == '/' || text_[end] == '>'))
       return false;
     const bool empty = text_[close - 1] == '/';
     at_ = close + 1;

@@ -17,7 +17,7 @@ constexpr char kDropped = '\x02';   // in a line, where a template was
 bool is_blank(char c) {
   return c == ' ' || c == '\t';
 }
-std::string_view trimmed(std::string_view text) {
+std::string_view without_outer_blanks(std::string_view text) {
   while (!text.empty() && (is_blank(text.front()) || text.front() == '\n')) text.remove_prefix(1);
   while (!text.empty() && (is_blank(text.back()) || text.back() == '\n')) text.remove_suffix(1);
   return text;
@@ -27,7 +27,7 @@ bool same_name(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return folded(x) == folded(y); });
 }
 /// As "de" in [[de:Baum]]: a link to the same page in another language.
-bool is_language(std::string_view prefix) {
+bool is_language_prefix(std::string_view prefix) {
   const std::size_t letters = std::min(prefix.find('-'), prefix.size());
   const bool code =
       std::all_of(prefix.begin(), prefix.end(), [](char c) { return (c >= 'a' && c <= 'z') || c == '-'; });
@@ -201,15 +201,16 @@ class Writer {
   void link(const Bracket& of) {
     const std::size_t begin = of.begin + of.width, stop = target_end(of);
     const std::size_t end = text_[stop] == '|' ? stop : of.end;
-    std::string_view target = trimmed(text_.substr(begin, stop - begin));
+    std::string_view target = without_outer_blanks(text_.substr(begin, stop - begin));
     work_ += target.size();
     const bool shown = target.starts_with(':');  // as a link to a category, and not as one of its members
     if (shown) target.remove_prefix(1);
     const std::size_t colon = target.find(':');
-    const std::string_view prefix = colon == target.npos ? std::string_view() : trimmed(target.substr(0, colon));
+    const std::string_view prefix =
+        colon == target.npos ? std::string_view() : without_outer_blanks(target.substr(0, colon));
     const auto is_prefix = [&](const std::string& name) { return same_name(name, prefix); };
     const bool hidden =
-        std::any_of(hidden_.begin(), hidden_.end(), is_prefix) || (end == of.end && is_language(prefix));
+        std::any_of(hidden_.begin(), hidden_.end(), is_prefix) || (end == of.end && is_language_prefix(prefix));
     if (hidden && !shown && !prefix.empty()) {
       at_ = of.end + of.end_width;
       return;
@@ -219,7 +220,7 @@ class Writer {
     if (end == of.end && shown) at_ = text_.find(':', at_) + 1;
     if (end + 1 == of.end) {  // [[Tree (graph)|]] is Tree
       target = target.substr(colon == target.npos ? 0 : colon + 1);
-      for (const char c : trimmed(target.substr(0, target.find(" (")))) {
+      for (const char c : without_outer_blanks(target.substr(0, target.find(" (")))) {
         if (c != kLiteral) line_.push_back(c);
       }
     }

@@ -13,7 +13,7 @@ constexpr std::size_t kMostTagBytes = std::size_t{64} << 10, kMostDepth = 64, kM
 constexpr std::size_t kTextPiece = std::size_t{64} << 10;
 constexpr std::size_t kMostSkipped = std::size_t{1} << 20;  // a comment or an instruction
 
-bool is_space(char c) {
+bool is_xml_space(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 bool is_name(char c) {
@@ -69,7 +69,7 @@ std::size_t XmlReader::find(std::string_view end, std::size_t most) {
 }
 
 void XmlReader::append(std::string_view part, std::string* text, std::size_t most_bytes) const {
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 && !is_space(c); };
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 && !is_xml_space(c); };
   if (std::any_of(part.begin(), part.end(), is_control)) refuse("a control character, which XML does not have");
   if (text == nullptr) return;
   if (part.size() > most_bytes - std::min(most_bytes, text->size()))
@@ -156,13 +156,13 @@ void XmlReader::read_attributes(std::string_view tag) {
       tag.remove_prefix(taken.size());
       return taken;
     };
-    take_while(is_space);
+    take_while(is_xml_space);
     if (tag.empty()) break;
     const std::string_view name = take_while(is_name);
-    take_while(is_space);
+    take_while(is_xml_space);
     if (name.empty() || !tag.starts_with('=')) refuse("an attribute without a name or a value");
     tag.remove_prefix(1);
-    take_while(is_space);
+    take_while(is_xml_space);
     const char quote = tag.empty() ? '\0' : tag.front();
     const std::size_t end = quote == '"' || quote == '\'' ? tag.find(quote, 1) : tag.npos;
     if (end == tag.npos) refuse("an attribute's value without quotation marks");
@@ -185,7 +185,7 @@ XmlReader::Event XmlReader::read_tag() {
   tag_ = name;
   tag.remove_prefix(name.size());
   if (ends) {
-    if (!std::all_of(tag.begin(), tag.end(), is_space)) refuse(fmt::format("</{}> with attributes", tag_));
+    if (!std::all_of(tag.begin(), tag.end(), is_xml_space)) refuse(fmt::format("</{}> with attributes", tag_));
     if (open_.empty() || open_.back() != tag_) {
       refuse(fmt::format("</{}> where {} is open", tag_, open_.empty() ? "nothing" : "<" + open_.back() + ">"));
     }

@@ -11,7 +11,7 @@ namespace megatron {
 
 namespace {
 
-constexpr KeyRow kKeys[] = {
+constexpr KeyRow kDecontaminateKeys[] = {
     {"tasks", KeyKind::files, "", "FILE,...",
      "JSON lines of the tasks, as LAMBADA's, questions and RACE's, or folders"},
     {"fields", KeyKind::text, "text,article,context,ctx,question,questions,stem,query,goal,prompt", "NAME,...",
@@ -126,7 +126,7 @@ class DecontaminateStep final : public Step {
 StepRow decontaminate_step() {
   return {"decontaminate",
           "cuts out of documents what evaluation tasks have, or drops them",
-          kKeys,
+          kDecontaminateKeys,
           InputKind::documents,
           [](const StepKeys& keys, const StepSettings& settings) -> std::unique_ptr<Step> {
             return std::make_unique<DecontaminateStep>(keys, settings);

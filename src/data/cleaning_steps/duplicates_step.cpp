@@ -9,7 +9,7 @@ namespace megatron {
 
 namespace {
 
-constexpr KeyRow kKeys[] = {
+constexpr KeyRow kDuplicatesKeys[] = {
     {"by", KeyKind::text, "document", "document|paragraph|line",
      "what is compared; of paragraphs and lines only equal ones are removed"},
     {"exact", KeyKind::flag, "true", "true|false", "equal texts, whatever their white space, are duplicates"},
@@ -151,7 +151,7 @@ std::string note_of(const StepKeys& keys) {
 StepRow duplicates_step() {
   return {"duplicates",
           "removes documents whose text, or a similar one, was there before",
-          kKeys,
+          kDuplicatesKeys,
           InputKind::documents_and_lists,
           [](const StepKeys& keys, const StepSettings& settings) -> std::unique_ptr<Step> {
             return std::make_unique<DuplicatesStep>(keys, settings);

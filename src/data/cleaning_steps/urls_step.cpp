@@ -8,7 +8,7 @@ namespace megatron {
 
 namespace {
 
-constexpr KeyRow kKeys[] = {
+constexpr KeyRow kUrlsKeys[] = {
     {"url_key", KeyKind::text, "url", "KEY", "documents: the member that holds the URL"},
     {"domains", KeyKind::file, "", "FILE",
      "names that are removed, one a line: amazon is any amazon.SUFFIX, blog.example.com a host and those below it; "
@@ -58,7 +58,7 @@ class UrlsStep final : public Step {
 }  // namespace
 
 StepRow urls_step() {
-  return {"urls", "removes pages by their URL: listed domains and extensions, short, malformed, repeated", kKeys,
+  return {"urls", "removes pages by their URL: listed domains and extensions, short, malformed, repeated", kUrlsKeys,
           InputKind::documents_and_lists, [](const StepKeys& keys, const StepSettings&) -> std::unique_ptr<Step> {
             return std::make_unique<UrlsStep>(keys);
           }};

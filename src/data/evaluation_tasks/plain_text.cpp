@@ -11,7 +11,7 @@ namespace megatron {
 namespace {
 
 // Words as people count them: pieces between white space.
-std::int64_t words_in(std::string_view text) {
+std::int64_t words_between_white_space(std::string_view text) {
   std::int64_t words = 0;
   for (bool before = true; !text.empty();) {
     const CodePoint next = first_code_point(text);
@@ -29,7 +29,7 @@ class PlainText final : public EvaluationTask {
   explicit PlainText(const TaskInput& input) {
     const std::string_view text = checked_utf8(input);
     bytes_ = static_cast<std::int64_t>(text.size());
-    words_ = words_in(text);
+    words_ = words_between_white_space(text);
     tokens_ = input.encode("", text).ids;
     tokens_.insert(tokens_.begin(), input.begin.value_or(input.before));
     windows_ = text_windows(input, tokens_, std::max<std::int64_t>(1, input.context / 2));

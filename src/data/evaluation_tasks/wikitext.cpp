@@ -10,7 +10,7 @@ namespace megatron {
 namespace {
 
 // Words as WikiText separates them: pieces between single spaces.
-std::int64_t words_in(std::string_view text) {
+std::int64_t words_between_spaces(std::string_view text) {
   text = without_trailing_space(without_leading_space(text));
   return std::count(text.begin(), text.end(), ' ') + 1;
 }
@@ -19,7 +19,7 @@ class Wikitext final : public EvaluationTask {
  public:
   explicit Wikitext(const TaskInput& input) {
     const std::string_view text = checked_utf8(input);
-    words_ = words_in(text);
+    words_ = words_between_spaces(text);
     tokens_ = input.encode("", detokenized_wikitext(text)).ids;
     if (input.begin) tokens_.insert(tokens_.begin(), *input.begin);
     windows_ = text_windows(input, tokens_, std::min<std::int64_t>(32, input.context));

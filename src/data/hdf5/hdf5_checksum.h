@@ -9,6 +9,9 @@
 
 namespace megatron {
 
+/// Bytes of either of the format's checksums.
+inline constexpr std::uint64_t kChecksumBytes = 4;
+
 /// Whether `stored` is the checksum of a block of metadata: Jenkins's lookup3 with initial value 0.
 bool metadata_checksum_holds(std::span<const std::byte> block, std::uint32_t stored);
 

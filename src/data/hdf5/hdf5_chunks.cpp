@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "data/hdf5/hdf5_checksum.h"
+
 namespace megatron {
 
 namespace {
@@ -15,7 +17,7 @@ namespace {
 constexpr std::string_view kParameters{"\x20\x04\x10\x04\x0a", 5};
 constexpr std::uint64_t kHeaderBytes = 72, kInIndex = 4, kSmallestBlock = 16, kPageElements = 1024;
 constexpr std::uint64_t kLevelsInIndex = 4, kBlocksInIndex = 6, kLevels = 29;
-constexpr std::uint64_t kFrontBytes = 14, kPositionBytes = 4, kChecksumBytes = 4, kAddressBytes = 8;
+constexpr std::uint64_t kFrontBytes = 14, kPositionBytes = 4, kAddressBytes = 8;
 
 constexpr std::uint64_t blocks_at(std::uint64_t level) {
   return std::uint64_t{1} << level / 2;

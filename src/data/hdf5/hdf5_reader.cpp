@@ -14,7 +14,6 @@ namespace megatron {
 namespace {
 
 constexpr std::uint64_t kLargestChunkBytes = std::uint64_t{1} << 20;
-constexpr std::uint64_t kChecksumBytes = 4;
 
 }  // namespace
 

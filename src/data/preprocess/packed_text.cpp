@@ -14,7 +14,7 @@ namespace megatron {
 
 namespace {
 
-constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+constexpr std::size_t kUnpackedBytes = std::size_t{1} << 20;
 constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
 constexpr std::size_t kPackedBytes = std::size_t{256} << 10;
 
@@ -88,8 +88,8 @@ const std::string& PackedText::next_packed() {
 /// Appends to the window; false at the end of the text.
 bool PackedText::read_more() {
   const std::size_t old = window_.size();
-  window_.resize(old + kReadBytes);
-  window_.resize(old + unpack(window_.data() + old, kReadBytes, window_begin_ + old));
+  window_.resize(old + kUnpackedBytes);
+  window_.resize(old + unpack(window_.data() + old, kUnpackedBytes, window_begin_ + old));
   return window_.size() > old;
 }
 

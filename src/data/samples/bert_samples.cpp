@@ -8,17 +8,17 @@ namespace megatron {
 
 namespace {
 
-constexpr std::int64_t kFrame = 3;  // [CLS] and two [SEP], of which a sample without sentence order lacks one
+constexpr std::int64_t kBertFrame = 3;  // [CLS] and two [SEP], of which a sample without sentence order lacks one
 
 using Tokens = std::span<const std::int32_t>;
 
 SentenceMapOptions map_options(const BertSampleOptions& options) {
-  verify(options.sequence_length >= kFrame + 2, ErrorKind::configuration,
+  verify(options.sequence_length >= kBertFrame + 2, ErrorKind::configuration,
          "model.sequence_length = {} is too short for [CLS] A [SEP] B [SEP]; at least {} are needed",
-         options.sequence_length, kFrame + 2);
+         options.sequence_length, kBertFrame + 2);
   return {.first_document = options.first_document,
           .end_document = options.end_document,
-          .most_tokens = options.sequence_length - kFrame,
+          .most_tokens = options.sequence_length - kBertFrame,
           .fewest_sentences = options.sentence_order ? 2u : 1u,
           .short_probability = options.short_probability,
           .order = options.order,

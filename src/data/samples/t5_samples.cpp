@@ -8,21 +8,21 @@ namespace megatron {
 
 namespace {
 
-constexpr std::int64_t kFrame = 2;  // Megatron keeps room for two tokens around the encoder's text, and adds none
+constexpr std::int64_t kT5Frame = 2;  // Megatron keeps room for two tokens around the encoder's text, and adds none
 
 using Tokens = std::span<const std::int32_t>;
 using Span = std::vector<std::uint32_t>;  // places of its tokens
 
 SentenceMapOptions map_options(const T5SampleOptions& options) {
-  verify(options.sequence_length >= kFrame + 2, ErrorKind::configuration,
+  verify(options.sequence_length >= kT5Frame + 2, ErrorKind::configuration,
          "model.sequence_length = {} is too short for spans and what is left of a text; at least {} are needed",
-         options.sequence_length, kFrame + 2);
+         options.sequence_length, kT5Frame + 2);
   verify(options.decoder_length >= 3, ErrorKind::configuration,
          "model.decoder_sequence_length = {} has no room for a sentinel and one token; at least 3 are needed",
          options.decoder_length);
   return {.first_document = options.first_document,
           .end_document = options.end_document,
-          .most_tokens = options.sequence_length - kFrame,
+          .most_tokens = options.sequence_length - kT5Frame,
           .fewest_sentences = 1,
           .short_probability = options.short_probability,
           .order = options.order,

@@ -45,12 +45,12 @@ std::string written_token(const AddedToken& token) {
 
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 /// The id and flags of added tokens by their names; the second file that names one is not to contradict the first.
 class FolderTokens {
  public:
-  void add(const std::string& path, const std::string& content, const json& id, bool special) {
+  void add(const std::string& path, const std::string& content, const Json& id, bool special) {
     const bool valid = id.is_number_unsigned() && id.get<std::uint64_t>() < kMostTokens && !content.empty() &&
                        content.size() <= kLongestToken;
     verify(valid, ErrorKind::data, "{}: the token \"{}\" has the id {}; ids are whole numbers below {}", path,
@@ -75,14 +75,14 @@ class FolderTokens {
 
 /// A member as T; `otherwise` where it is absent or null. `name` is what messages call it.
 template <class T>
-T read_member(const NamedText& file, const json& object, const char* key, const std::string& name, T otherwise) {
+T read_member(const NamedText& file, const Json& object, const char* key, const std::string& name, T otherwise) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return otherwise;
   const bool right = std::is_same_v<T, bool>   ? found->is_boolean()
-                     : std::is_same_v<T, json> ? found->is_object()
+                     : std::is_same_v<T, Json> ? found->is_object()
                                                : found->is_string();
   const char* const expected = std::is_same_v<T, bool>   ? "true or false"
-                               : std::is_same_v<T, json> ? "an object"
+                               : std::is_same_v<T, Json> ? "an object"
                                                          : "a text";
   if (!right)
     file.fail_at(file.text.find(fmt::format("\"{}\"", key)), "\"{}\" is {}, where {} is right", name,
@@ -91,18 +91,18 @@ T read_member(const NamedText& file, const json& object, const char* key, const 
 }
 
 /// As read_folder_json; `file` becomes what was read.
-json read_object(NamedText& file) {
+Json read_object(NamedText& file) {
   if (!tokenizer_file_exists(file.path)) return nullptr;
   file.text = read_vocabulary_file(file.path, file.advice).text;
-  json read = json::parse(file.text, nullptr, /*allow_exceptions=*/false);
+  Json read = Json::parse(file.text, nullptr, /*allow_exceptions=*/false);
   if (!read.is_object()) file.fail_at(0, "no JSON object, or one that is cut off");
   return read;
 }
 
 constexpr const char* kFolderAdvice = "it is as transformers writes it, or may be deleted";
 
-void read_decoder(const NamedText& file, const json& config, FolderTokens& tokens) {
-  const json decoder = read_member(file, config, "added_tokens_decoder", "added_tokens_decoder", json::object());
+void read_decoder(const NamedText& file, const Json& config, FolderTokens& tokens) {
+  const Json decoder = read_member(file, config, "added_tokens_decoder", "added_tokens_decoder", Json::object());
   for (const auto& [id, token] : decoder.items()) {
     const std::string name = fmt::format("added_tokens_decoder.{}", shown(id));
     if (!token.is_object()) file.fail_at(file.text.find("\"added_tokens_decoder\""), "\"{}\" is no object", name);
@@ -117,7 +117,7 @@ void read_decoder(const NamedText& file, const json& config, FolderTokens& token
 
 }  // namespace
 
-json read_folder_json(const std::string& path) {
+Json read_folder_json(const std::string& path) {
   NamedText file{path, "", kFolderAdvice};
   return read_object(file);
 }
@@ -126,10 +126,10 @@ FolderSettings folder_settings(const std::string& folder) {
   const std::string old = folder + kAddedTokensFile, path = folder + kTokenizerConfigFile;
   FolderTokens tokens;
   FolderSettings settings;
-  const json plain = read_folder_json(old);
+  const Json plain = read_folder_json(old);
   for (const auto& [content, id] : plain.items()) tokens.add(old, content, id, true);
   NamedText file{path, "", kFolderAdvice};
-  if (const json config = read_object(file); config.is_object()) {
+  if (const Json config = read_object(file); config.is_object()) {
     read_decoder(file, config, tokens);
     settings.legacy = read_member(file, config, "legacy", "legacy", true);
   }

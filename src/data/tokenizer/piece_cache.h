@@ -87,4 +87,9 @@ class PieceCache {
   std::vector<Line> lines_;
 };
 
+// Most words of most languages fit into the first, with kSpaceMark; both together take five megabytes.
+using ShortPieces = PieceCache<15, 3>;
+using LongPieces = PieceCache<31, 7>;
+inline constexpr int kShortPieceBits = 16, kLongPieceBits = 13;
+
 }  // namespace megatron

@@ -9,17 +9,17 @@
 
 namespace megatron {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 namespace {
 
-json byte_level(bool use_regex) {
+Json byte_level(bool use_regex) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
-json written_pre_tokenizer(const BpeVocabulary& vocabulary) {
+Json written_pre_tokenizer(const BpeVocabulary& vocabulary) {
   if (vocabulary.pattern == SplitPattern::gpt2) return byte_level(true);
-  const json split = {{"type", "Split"},
+  const Json split = {{"type", "Split"},
                       {"pattern", {{"Regex", regex_of(vocabulary.pattern)}}},
                       {"behavior", "Isolated"},
                       {"invert", false}};
@@ -33,14 +33,14 @@ std::string write_tokenizer_json(const BpeVocabulary& vocabulary) {
   const auto written = [&](std::int32_t id) {
     return alphabet.written(vocabulary.tokens[static_cast<std::size_t>(id)]);
   };
-  json vocab = json::object(), merges = json::array();
+  Json vocab = Json::object(), merges = Json::array();
   if (vocabulary.ignore_merges) {
     for (const TokenIndex::Entry& token : vocabulary.whole_pieces.entries()) vocab[written(token.id)] = token.id;
   } else {
     for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) vocab[written(static_cast<std::int32_t>(id))] = id;
   }
   for (const BpeMerge& merge : vocabulary.merges) merges.push_back({written(merge.left), written(merge.right)});
-  const json model = {{"type", "BPE"},
+  const Json model = {{"type", "BPE"},
                       {"dropout", nullptr},
                       {"unk_token", nullptr},
                       {"fuse_unk", false},
@@ -50,10 +50,10 @@ std::string write_tokenizer_json(const BpeVocabulary& vocabulary) {
                       {"vocab", std::move(vocab)},
                       {"merges", std::move(merges)},
                       {"end_of_word_suffix", nullptr}};
-  const json file = {{"version", "1.0"},
+  const Json file = {{"version", "1.0"},
                      {"truncation", nullptr},
                      {"padding", nullptr},
-                     {"added_tokens", json::array()},
+                     {"added_tokens", Json::array()},
                      {"normalizer", written_normalizer(vocabulary.normalizer)},
                      {"pre_tokenizer", written_pre_tokenizer(vocabulary)},
                      {"post_processor", byte_level(true)},
@@ -66,7 +66,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-bool is_special(const ordered_json& piece) {
+bool is_special_piece(const ordered_json& piece) {
   return piece.contains("SpecialToken");
 }
 
@@ -75,7 +75,8 @@ bool adds_tokens(const ordered_json& step, bool after) {
   const std::string type = step.value("type", "");
   if (type != "TemplateProcessing") return type == "BertProcessing" || type == "RobertaProcessing";
   const ordered_json single = step.value("single", ordered_json::array());
-  return after ? !single.empty() && is_special(single.back()) : std::any_of(single.begin(), single.end(), is_special);
+  return after ? !single.empty() && is_special_piece(single.back())
+               : std::any_of(single.begin(), single.end(), is_special_piece);
 }
 
 /// [CLS] A [SEP], [CLS] A [SEP] B [SEP], by the names of these two tokens.
@@ -117,8 +118,8 @@ std::string trained_tokenizer_json(const Tokenizer& tokenizer, TextFrame frame) 
   return with_member(text, "post_processor", made.dump());
 }
 
-std::string write_tokenizer_config(const Tokenizer& tokenizer, std::int64_t longest, const json& more) {
-  json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+std::string write_tokenizer_config(const Tokenizer& tokenizer, std::int64_t longest, const Json& more) {
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                  {"eos_token", tokenizer.eod_text()},
                  {"model_max_length", longest},
                  {"clean_up_tokenization_spaces", false}};

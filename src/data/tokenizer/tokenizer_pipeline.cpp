@@ -12,7 +12,7 @@ namespace megatron {
 
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 struct PatternRow {
   SplitPattern pattern;
@@ -54,15 +54,15 @@ std::optional<NormalizerStep> plain_normalizer(std::string_view type) {
   throw UnsupportedStep{what};
 }
 
-std::string type_of(const json& step, const char* part) {
+std::string type_of(const Json& step, const char* part) {
   const auto type = step.is_object() ? step.find("type") : step.end();
   if (type == step.end() || !type->is_string()) refuse(fmt::format("a {} without a type", part));
   return type->get<std::string>();
 }
 
 /// The steps of a part: none of null, those of a Sequence (which names them `list`), or the one that it is.
-std::vector<json> steps_of(std::string_view text, const char* part, const char* list) {
-  const json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+std::vector<Json> steps_of(std::string_view text, const char* part, const char* list) {
+  const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) refuse(fmt::format("a {} with a number that is too large", part));
   if (value.is_null()) return {};
   if (type_of(value, part) != "Sequence") return {value};
@@ -71,7 +71,7 @@ std::vector<json> steps_of(std::string_view text, const char* part, const char* 
   return {found->begin(), found->end()};
 }
 
-bool flag(const json& step, const char* name, bool otherwise) {
+bool flag(const Json& step, const char* name, bool otherwise) {
   const auto found = step.find(name);
   if (found == step.end()) return otherwise;
   if (!found->is_boolean()) refuse(fmt::format("{} = {}", name, found->dump()));
@@ -79,27 +79,27 @@ bool flag(const json& step, const char* name, bool otherwise) {
 }
 
 /// Refuses members that are not among these.
-void expect_members(const json& step, const char* part, std::initializer_list<std::string_view> known) {
+void expect_members(const Json& step, const char* part, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : step.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) refuse(fmt::format("{}.{}", part, key));
   }
 }
 
-SplitPattern pattern_of(const json& split) {
+SplitPattern pattern_of(const Json& split) {
   expect_members(split, "pre_tokenizer", {"type", "pattern", "behavior", "invert"});
-  const std::string behavior = split.value("behavior", json()).dump();
+  const std::string behavior = split.value("behavior", Json()).dump();
   const bool invert = flag(split, "invert", false);
   // The patterns match all of a text: it is the same whether matches are kept or what is between them is removed.
   const bool isolated = behavior == "\"Isolated\"" && !invert, others_removed = behavior == "\"Removed\"" && invert;
   if (!isolated && !others_removed) refuse(fmt::format("a Split with behavior {} and invert {}", behavior, invert));
-  const json pattern = split.value("pattern", json());
-  const json regex = pattern.is_object() ? pattern.value("Regex", json()) : json();
+  const Json pattern = split.value("pattern", Json());
+  const Json regex = pattern.is_object() ? pattern.value("Regex", Json()) : Json();
   const auto found = regex.is_string() ? pattern_of_regex(regex.get<std::string>()) : std::nullopt;
   if (found) return *found;
   refuse(fmt::format("a Split by the pattern {}", pattern.dump()));
 }
 
-void check_byte_level(const json& step, bool with_pattern) {
+void check_byte_level(const Json& step, bool with_pattern) {
   expect_members(step, "pre_tokenizer", {"type", "add_prefix_space", "trim_offsets", "use_regex"});
   const bool use_regex = flag(step, "use_regex", true);
   if (use_regex != with_pattern) refuse(fmt::format("pre_tokenizer.use_regex = {} here", use_regex));
@@ -121,7 +121,7 @@ std::optional<SplitPattern> pattern_of_regex(std::string_view regex) {
 
 std::vector<NormalizerStep> read_normalizer(std::string_view text) {
   std::vector<NormalizerStep> made;
-  for (const json& step : steps_of(text, "normalizer", "normalizers")) {
+  for (const Json& step : steps_of(text, "normalizer", "normalizers")) {
     const std::string type = type_of(step, "normalizer");
     std::optional<NormalizerStep> plain = plain_normalizer(type);
     if (!plain) refuse(fmt::format("a normalizer of type {}", type));
@@ -130,19 +130,19 @@ std::vector<NormalizerStep> read_normalizer(std::string_view text) {
   return made;
 }
 
-json written_normalizer(const std::vector<NormalizerStep>& steps) {
-  json list = json::array();
+Json written_normalizer(const std::vector<NormalizerStep>& steps) {
+  Json list = Json::array();
   for (const NormalizerStep& step : steps) {
     const auto* const row = std::find_if(std::begin(kNormalizers), std::end(kNormalizers),
                                          [&](const auto& known) { return known.second == step.kind; });
     list.push_back({{"type", row->first}});
   }
-  if (list.size() < 2) return list.empty() ? json() : list[0];
+  if (list.size() < 2) return list.empty() ? Json() : list[0];
   return {{"type", "Sequence"}, {"normalizers", list}};
 }
 
 PreTokenizer read_pre_tokenizer(std::string_view text) {
-  const std::vector<json> steps = steps_of(text, "pre_tokenizer", "pretokenizers");
+  const std::vector<Json> steps = steps_of(text, "pre_tokenizer", "pretokenizers");
   if (steps.empty()) refuse("no pre_tokenizer");
   PreTokenizer made;
   bool has_pattern = false;
@@ -160,7 +160,7 @@ PreTokenizer read_pre_tokenizer(std::string_view text) {
       refuse(fmt::format("a pre_tokenizer of type {}", type));
     }
   }
-  const json& last = steps.back();
+  const Json& last = steps.back();
   const std::string type = type_of(last, "pre_tokenizer");
   if (type != "ByteLevel") refuse(fmt::format("a pre_tokenizer of type {}", type));
   check_byte_level(last, !has_pattern);
@@ -170,19 +170,19 @@ PreTokenizer read_pre_tokenizer(std::string_view text) {
 }
 
 void check_decoder(std::string_view text) {
-  for (const json& step : steps_of(text, "decoder", "decoders")) {
+  for (const Json& step : steps_of(text, "decoder", "decoders")) {
     const std::string type = type_of(step, "decoder");
     if (type != "ByteLevel") refuse(fmt::format("a decoder of type {}", type));
   }
 }
 
 void check_post_processor(std::string_view text) {
-  for (const json& step : steps_of(text, "post_processor", "processors")) {
+  for (const Json& step : steps_of(text, "post_processor", "processors")) {
     const std::string type = type_of(step, "post_processor");
     if (type == "ByteLevel" || type == "RobertaProcessing" || type == "BertProcessing") continue;
     if (type != "TemplateProcessing") refuse(fmt::format("a post_processor of type {}", type));
     std::size_t texts = 0;
-    for (const json& piece : step.value("single", json::array())) texts += piece.contains("Sequence") ? 1 : 0;
+    for (const Json& piece : step.value("single", Json::array())) texts += piece.contains("Sequence") ? 1 : 0;
     if (texts != 1) refuse(fmt::format("a TemplateProcessing that has the text {} times", texts));
   }
 }
@@ -190,8 +190,8 @@ void check_post_processor(std::string_view text) {
 namespace {
 
 /// The one step of this type that a part must be.
-json only_step(std::string_view text, const char* part, const char* list, const char* type) {
-  const std::vector<json> steps = steps_of(text, part, list);
+Json only_step(std::string_view text, const char* part, const char* list, const char* type) {
+  const std::vector<Json> steps = steps_of(text, part, list);
   if (steps.size() != 1) refuse(fmt::format("a {} of {} steps", part, steps.size()));
   const std::string found = type_of(steps[0], part);
   if (found != type) refuse(fmt::format("a {} of type {}", part, found));
@@ -201,13 +201,13 @@ json only_step(std::string_view text, const char* part, const char* list, const 
 }  // namespace
 
 BertNormalizer read_bert_normalizer(std::string_view text) {
-  const json step = only_step(text, "normalizer", "normalizers", "BertNormalizer");
+  const Json step = only_step(text, "normalizer", "normalizers", "BertNormalizer");
   expect_members(step, "normalizer", {"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"});
   BertNormalizer made;
   made.clean = flag(step, "clean_text", true);
   made.ideographs = flag(step, "handle_chinese_chars", true);
   made.lower_case = flag(step, "lowercase", true);
-  const bool as_case = step.value("strip_accents", json()).is_null();
+  const bool as_case = step.value("strip_accents", Json()).is_null();
   made.strip_accents = as_case ? made.lower_case : flag(step, "strip_accents", true);
   return made;
 }
@@ -217,21 +217,21 @@ void check_bert_pre_tokenizer(std::string_view text) {
 }
 
 bool read_word_piece_decoder(std::string_view text) {
-  const json step = only_step(text, "decoder", "decoders", "WordPiece");
+  const Json step = only_step(text, "decoder", "decoders", "WordPiece");
   expect_members(step, "decoder", {"type", "prefix", "cleanup"});
-  if (step.value("prefix", json("##")) != "##") refuse(fmt::format("decoder.prefix = {}", step["prefix"].dump()));
+  if (step.value("prefix", Json("##")) != "##") refuse(fmt::format("decoder.prefix = {}", step["prefix"].dump()));
   return flag(step, "cleanup", true);
 }
 
 namespace {
 
-std::string text_of(const json& step, const char* part, const char* name) {
+std::string text_of(const Json& step, const char* part, const char* name) {
   const auto found = step.find(name);
   if (found == step.end() || !found->is_string()) refuse(fmt::format("a {} without {}", part, name));
   return found->get<std::string>();
 }
 
-NormalizerStep normalizer_step(const json& step) {
+NormalizerStep normalizer_step(const Json& step) {
   const std::string type = type_of(step, "normalizer");
   if (std::optional<NormalizerStep> plain = plain_normalizer(type)) return std::move(*plain);
   NormalizerStep made;
@@ -247,8 +247,8 @@ NormalizerStep normalizer_step(const json& step) {
     if (!map) refuse("a precompiled_charsmap that is damaged");
     made.map = std::move(*map);
   } else if (type == "Replace") {
-    const json pattern = step.value("pattern", json());
-    if (pattern != json{{"Regex", " {2,}"}}) refuse(fmt::format("a Replace of the pattern {}", pattern.dump()));
+    const Json pattern = step.value("pattern", Json());
+    if (pattern != Json{{"Regex", " {2,}"}}) refuse(fmt::format("a Replace of the pattern {}", pattern.dump()));
     made.kind = NormalizerStep::Kind::replace_spaces;
     made.content = text_of(step, "Replace", "content");
     if (made.content.size() > kLongestReplacement) refuse(fmt::format("a Replace by {} bytes", made.content.size()));
@@ -262,27 +262,27 @@ NormalizerStep normalizer_step(const json& step) {
 
 std::vector<NormalizerStep> read_unigram_normalizer(std::string_view text) {
   std::vector<NormalizerStep> made;
-  for (const json& step : steps_of(text, "normalizer", "normalizers")) made.push_back(normalizer_step(step));
+  for (const Json& step : steps_of(text, "normalizer", "normalizers")) made.push_back(normalizer_step(step));
   return made;
 }
 
 Metaspace read_metaspace(std::string_view text) {
-  std::vector<json> steps = steps_of(text, "pre_tokenizer", "pretokenizers");
+  std::vector<Json> steps = steps_of(text, "pre_tokenizer", "pretokenizers");
   Metaspace made;
   if (steps.size() == 2 && type_of(steps[0], "pre_tokenizer") == "WhitespaceSplit") {
     made.drop_spaces = true;
     steps.erase(steps.begin());
   }
   if (steps.size() != 1) refuse(fmt::format("a pre_tokenizer of {} steps", steps.size()));
-  const json& step = steps[0];
+  const Json& step = steps[0];
   if (const std::string type = type_of(step, "pre_tokenizer"); type != "Metaspace") {
     refuse(fmt::format("a pre_tokenizer of type {}", type));
   }
   expect_members(step, "pre_tokenizer",
                  {"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"});
-  if (step.value("replacement", json()) != kSpaceMark) refuse("a Metaspace with another replacement");
+  if (step.value("replacement", Json()) != kSpaceMark) refuse("a Metaspace with another replacement");
   const std::string scheme =
-      step.value("prepend_scheme", json(flag(step, "add_prefix_space", true) ? "always" : "never")).dump();
+      step.value("prepend_scheme", Json(flag(step, "add_prefix_space", true) ? "always" : "never")).dump();
   if (scheme != "\"always\"" && scheme != "\"first\"" && scheme != "\"never\"") {
     refuse(fmt::format("prepend_scheme = {}", scheme));
   }
@@ -297,7 +297,7 @@ Metaspace read_metaspace(std::string_view text) {
 }
 
 void check_unigram_decoder(std::string_view text) {
-  for (const json& step : steps_of(text, "decoder", "decoders")) {
+  for (const Json& step : steps_of(text, "decoder", "decoders")) {
     const std::string type = type_of(step, "decoder");
     if (type != "Metaspace" && type != "ByteFallback" && type != "Fuse") {
       refuse(fmt::format("a decoder of type {}", type));

@@ -53,7 +53,7 @@ std::string shown(std::string_view token) {
 namespace {
 
 /// <|endoftext|>, <pad>, [MASK]: tokens that no merge makes.
-bool is_special(std::string_view token) {
+bool looks_special(std::string_view token) {
   return token.size() > 2 &&
          ((token.front() == '<' && token.back() == '>') || (token.front() == '[' && token.back() == ']'));
 }
@@ -149,7 +149,7 @@ const TokenIndex::Entry& BpeBuilder::part(std::size_t at, std::string_view writt
 void BpeBuilder::check_all_made(const std::vector<bool>& whole) const {
   for (std::size_t id = 0; id < made_.size(); ++id) {
     const std::string& token = vocabulary_.tokens[id];
-    if (made_[id] || is_special(token) || (id < whole.size() && whole[id])) continue;
+    if (made_[id] || looks_special(token) || (id < whole.size() && whole[id])) continue;
     const bool text = first_invalid_utf8(token) == token.size();
     file_->fail_at(file_->text.size(),
                    "ends before any merge makes the token {}with id {}: cut off, or of another vocabulary, or, if it "

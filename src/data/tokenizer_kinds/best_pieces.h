@@ -15,6 +15,8 @@
 
 namespace megatron {
 
+/// Files with scores further from 0 are refused.
+inline constexpr float kLargestPieceScore = 1e9f;
 /// How far an unknown character's score is below that of the worst piece, as SentencePiece has it.
 inline constexpr float kUnknownPenalty = 10;
 

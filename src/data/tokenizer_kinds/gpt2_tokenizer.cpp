@@ -17,11 +17,6 @@ namespace megatron {
 
 namespace {
 
-// Most words of most languages fit into the first; both together take five megabytes.
-using ShortPieces = PieceCache<15, 3>;
-using LongPieces = PieceCache<31, 7>;
-constexpr int kShortPieceBits = 16, kLongPieceBits = 13;
-
 /// The vocabulary, the merges and the pattern: what decides about ids. Not the bytes of the files.
 std::uint64_t hash_of(const BpeVocabulary& vocabulary) {
   std::string all = "tokenizer gpt2: pattern of GPT-2, Unicode 16.0;";

@@ -14,23 +14,23 @@ namespace megatron {
 
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 /// null where there is no such file, or something else in its place, which its reader will say.
-json json_of(const std::string& path) {
+Json json_of(const std::string& path) {
   if (!tokenizer_file_exists(path)) return nullptr;
   try {
-    const json read = json::parse(read_vocabulary_file(path).text, nullptr, /*allow_exceptions=*/false);
-    return read.is_discarded() ? json() : read;
+    const Json read = Json::parse(read_vocabulary_file(path).text, nullptr, /*allow_exceptions=*/false);
+    return read.is_discarded() ? Json() : read;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;
     return nullptr;
   }
 }
 
-json at(const json& file, const char* pointer) {
-  const json::json_pointer place(pointer);
-  return file.is_object() && file.contains(place) ? file.at(place) : json();
+Json at(const Json& file, const char* pointer) {
+  const Json::json_pointer place(pointer);
+  return file.is_object() && file.contains(place) ? file.at(place) : Json();
 }
 
 std::string folder_of(const std::string& path) {
@@ -44,15 +44,15 @@ std::string bert_by_case(const std::string& folder) {
 /// How many sentinels transformers adds to a model of SentencePiece.
 std::int64_t extra_ids_of(const std::string& folder) {
   constexpr std::int64_t kOfT5 = 100;
-  const json config = read_folder_json(folder + kTokenizerConfigFile);
-  const json extra_ids = at(config, "/extra_ids"), name = at(config, "/tokenizer_class");
+  const Json config = read_folder_json(folder + kTokenizerConfigFile);
+  const Json extra_ids = at(config, "/extra_ids"), name = at(config, "/tokenizer_class");
   if (extra_ids.is_number_integer()) return extra_ids.get<std::int64_t>();
   return name == "T5Tokenizer" || name == "T5TokenizerFast" ? kOfT5 : 0;
 }
 
 /// The name of the tokenizer that a tokenizer.json is for, by its model; what is not JSON is told by its reader.
 std::string name_of_json(const std::string& path) {
-  const json file = json_of(path);
+  const Json file = json_of(path);
   if (at(file, "/model/type") == "Unigram") return "unigram";
   if (at(file, "/model/type") != "WordPiece") return "gpt2";
   return at(file, "/normalizer/lowercase") == false ? "bert-cased" : "bert-uncased";
@@ -63,9 +63,9 @@ struct SameAs {
   const char *model, *normalizer, *pre_tokenizer;
 };
 
-bool contradicts(const json& whole, const SameAs& same) {
+bool contradicts(const Json& whole, const SameAs& same) {
   const auto other = [&](const char* type, const char* expected) {
-    const json found = at(whole, type);
+    const Json found = at(whole, type);
     return found.is_string() && found != expected;
   };
   return other("/model/type", same.model) || other("/normalizer/type", same.normalizer) ||
@@ -78,7 +78,7 @@ constexpr std::string_view kGpt2Classes[] = {"GPT2Tokenizer",    "RobertaTokeniz
                                              "DebertaTokenizer", "BlenderbotTokenizer"};
 
 void require_gpt2_class(const std::string& folder) {
-  const json name = at(read_folder_json(folder + kTokenizerConfigFile), "/tokenizer_class");
+  const Json name = at(read_folder_json(folder + kTokenizerConfigFile), "/tokenizer_class");
   if (!name.is_string()) return;
   std::string base = name.get<std::string>();
   if (base.ends_with("Fast")) base.resize(base.size() - 4);
@@ -111,8 +111,8 @@ std::vector<Candidate> candidates_of(const std::string& folder) {
 }
 
 /// A special token by its name, as an entry or an object of tokenizer_config.json.
-std::optional<std::int32_t> id_of(const Tokenizer& tokenizer, const json& named) {
-  const json name = named.is_object() ? named.value("content", json()) : named;
+std::optional<std::int32_t> id_of(const Tokenizer& tokenizer, const Json& named) {
+  const Json name = named.is_object() ? named.value("content", Json()) : named;
   if (!name.is_string()) return std::nullopt;
   if (name == tokenizer.eod_text()) return tokenizer.eod_id();
   std::vector<std::int32_t> ids;
@@ -123,15 +123,15 @@ std::optional<std::int32_t> id_of(const Tokenizer& tokenizer, const json& named)
 enum class TemplatePlace { first, last };
 
 /// The token that a post-processor puts in front of a text, or after it.
-std::optional<std::int32_t> token_of_template(const json& post, TemplatePlace place) {
-  const json steps = at(post, "/type") == "Sequence" ? at(post, "/processors") : json::array({post});
-  for (const json& step : steps) {
-    const json single = at(step, "/single");
+std::optional<std::int32_t> token_of_template(const Json& post, TemplatePlace place) {
+  const Json steps = at(post, "/type") == "Sequence" ? at(post, "/processors") : Json::array({post});
+  for (const Json& step : steps) {
+    const Json single = at(step, "/single");
     if (!single.is_array() || single.empty()) continue;
-    const json name = at(place == TemplatePlace::first ? single.front() : single.back(), "/SpecialToken/id");
+    const Json name = at(place == TemplatePlace::first ? single.front() : single.back(), "/SpecialToken/id");
     if (!name.is_string()) continue;
-    const json special = at(step, "/special_tokens");
-    const json ids = special.is_object() ? at(special.value(name.get<std::string>(), json()), "/ids") : json();
+    const Json special = at(step, "/special_tokens");
+    const Json ids = special.is_object() ? at(special.value(name.get<std::string>(), Json()), "/ids") : Json();
     if (ids.is_array() && !ids.empty() && ids.front().is_number_integer()) return ids.front().get<std::int32_t>();
   }
   return std::nullopt;
@@ -144,14 +144,14 @@ constexpr std::string_view kBeginningClasses[] = {"LlamaTokenizer",     "LlamaTo
 }  // namespace
 
 std::optional<BeginToken> begin_token_of_folder(const std::string& folder, const Tokenizer& tokenizer, bool usual) {
-  const json config = json_of(folder + kTokenizerConfigFile), whole = json_of(folder + kTokenizerFile);
+  const Json config = json_of(folder + kTokenizerConfigFile), whole = json_of(folder + kTokenizerFile);
   const std::optional<std::int32_t> put = token_of_template(at(whole, "/post_processor"), TemplatePlace::first);
   std::optional<std::int32_t> id = id_of(tokenizer, at(config, "/bos_token"));
   if (!id) id = put;
   const SpecialIds special = tokenizer.special_ids();
   if (!id && special.bos != special.pad) id = special.bos;
   if (!id || *id < 0 || *id >= tokenizer.vocab_size()) return std::nullopt;
-  const json told = at(config, "/add_bos_token"), name = at(config, "/tokenizer_class");
+  const Json told = at(config, "/add_bos_token"), name = at(config, "/tokenizer_class");
   if (told.is_boolean()) return BeginToken{*id, told.get<bool>()};
   if (name.is_string() && std::find(std::begin(kBeginningClasses), std::end(kBeginningClasses),
                                     name.get<std::string>()) != std::end(kBeginningClasses)) {
@@ -164,14 +164,14 @@ SurroundingTokens surrounding_tokens(const std::string& path, const Tokenizer& t
   const auto known = [&](std::int64_t id) {
     return id >= 0 && id < tokenizer.vocab_size() ? std::optional(static_cast<std::int32_t>(id)) : std::nullopt;
   };
-  const json whole = json_of(path);
+  const Json whole = json_of(path);
   if (whole.is_null()) {
     const SpecialIds special = tokenizer.special_ids();
     if (special.cls >= 0 && special.sep >= 0) return {known(special.cls), known(special.sep)};
     return {std::nullopt, known(special.eos)};
   }
-  const json post = at(whole, "/post_processor");
-  const json first = at(post, "/cls/1"), last = at(post, "/sep/1");  // as BERT's and RoBERTa's processors have them
+  const Json post = at(whole, "/post_processor");
+  const Json first = at(post, "/cls/1"), last = at(post, "/sep/1");  // as BERT's and RoBERTa's processors have them
   if (first.is_number_integer() && last.is_number_integer()) {
     return {known(first.get<std::int64_t>()), known(last.get<std::int64_t>())};
   }
@@ -181,7 +181,7 @@ SurroundingTokens surrounding_tokens(const std::string& path, const Tokenizer& t
 
 FolderTokenizer hugging_face_tokenizer(const std::string& folder, std::int64_t rows) {
   FolderTokenizer made;
-  const json whole = json_of(folder + kTokenizerFile);
+  const Json whole = json_of(folder + kTokenizerFile);
   for (const Candidate& candidate : candidates_of(folder)) {
     if (candidate.same_as && contradicts(whole, *candidate.same_as)) continue;
     try {

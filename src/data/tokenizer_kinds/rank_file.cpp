@@ -19,9 +19,9 @@ namespace megatron {
 
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
-constexpr const char* kAdvice =
+constexpr const char* kRankFileAdvice =
     "known are qwen.tiktoken, Whisper's gpt2.tiktoken and multilingual.tiktoken, cl100k_base, o200k_base, p50k_base "
     "and "
     "r50k_base, a tokenizer.model of ranks next to its tokenizer_config.json, and tekken.json";
@@ -126,7 +126,7 @@ bool is_tekken(std::string_view text) {
 class RankReader {
  public:
   RankReader(const std::string& path, std::int64_t rows)
-      : file_(read_vocabulary_file(path, kAdvice)), builder_(file_, MergeOrder::any), rows_(rows) {}
+      : file_(read_vocabulary_file(path, kRankFileAdvice)), builder_(file_, MergeOrder::any), rows_(rows) {}
 
   BpeVocabulary read() {
     if (file_.text.starts_with('{')) {
@@ -176,8 +176,8 @@ class RankReader {
   }
 
   void read_tekken() try {
-    const json file = json::parse(file_.text);
-    const json& config = file.at("config");
+    const Json file = Json::parse(file_.text);
+    const Json& config = file.at("config");
     const auto pattern = pattern_of_regex(config.at("pattern").get<std::string>());
     if (!pattern) file_.fail_at(0, "its split pattern {} is not known", shown(config.at("pattern").dump()));
     pattern_ = *pattern;
@@ -186,20 +186,20 @@ class RankReader {
     if (special < 1 || size <= special || size > kMostTokens) {
       file_.fail_at(0, "{} tokens with {} special ones", size, special);
     }
-    read_tekken_special(file.value("special_tokens", json()), static_cast<std::int32_t>(special));
-    for (const json& token : file.at("vocab")) {
+    read_tekken_special(file.value("special_tokens", Json()), static_cast<std::int32_t>(special));
+    for (const Json& token : file.at("vocab")) {
       const std::uint64_t rank = whole_number(token, "rank");
       if (rank >= size - special) continue;  // a longer list than the model has rows
       std::optional<std::string> bytes = from_base64(token.at("token_bytes").get<std::string>());
       if (!bytes) file_.fail_at(0, "the token of rank {} is no base64", rank);
       builder_.add_whole_token(0, std::move(*bytes), rank + special);
     }
-  } catch (const json::exception& error) {
+  } catch (const Json::exception& error) {
     file_.fail_at(0, "no tekken.json: {}", shown(error.what()));
   }
 
-  std::uint64_t whole_number(const json& in, const char* key) const {
-    const json& number = in.at(key);
+  std::uint64_t whole_number(const Json& in, const char* key) const {
+    const Json& number = in.at(key);
     if (!number.is_number_unsigned()) {
       file_.fail_at(0, "\"{}\" is {}, where a whole number is right", key, shown(number.dump()));
     }
@@ -207,7 +207,7 @@ class RankReader {
   }
 
   /// Adds the file's special tokens, or those of the versions that named none, and as many more as the model has.
-  void read_tekken_special(const json& listed, std::int32_t count) {
+  void read_tekken_special(const Json& listed, std::int32_t count) {
     Names names = {"<unk>",
                    "<s>",
                    "</s>",
@@ -230,7 +230,7 @@ class RankReader {
                    "[TOOL_CONTENT]"};
     if (!listed.is_null()) {
       names.assign(listed.size(), "");
-      for (const json& token : listed) {
+      for (const Json& token : listed) {
         const std::uint64_t rank = whole_number(token, "rank");
         if (rank >= names.size()) file_.fail_at(0, "a special token of rank {}, and there are {}", rank, names.size());
         names[rank] = token.at("token_str").get<std::string>();

@@ -9,15 +9,15 @@
 #include "data/tokenizer/special_names.h"
 #include "data/tokenizer/token_index.h"
 #include "data/tokenizer/vocabulary_file.h"
+#include "data/tokenizer_kinds/best_pieces.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 
 namespace megatron {
 
 namespace {
 
-constexpr const char* kAdvice =
+constexpr const char* kSentencePieceAdvice =
     "a .model file of SentencePiece is right, of type unigram or BPE (spiece.model, tokenizer.model)";
-constexpr float kLargestScore = 1e9f;
 constexpr std::uint64_t kPrefixOnce = 19001;  ///< SentencePiece leaves fields from 200 on to others
 
 struct BadMessage {};
@@ -88,7 +88,7 @@ class MessageReader {
 
 class ModelReader {
  public:
-  explicit ModelReader(const std::string& path) : file_(read_binary_vocabulary_file(path, kAdvice)) {}
+  explicit ModelReader(const std::string& path) : file_(read_binary_vocabulary_file(path, kSentencePieceAdvice)) {}
 
   SentencePieceModel read(const TokenizerChoice& choice) {
     try {
@@ -110,7 +110,8 @@ class ModelReader {
  private:
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorKind::data, "{}: {}; {}", file_.path, fmt::format(format, std::forward<Args>(args)...), kAdvice);
+    fail(ErrorKind::data, "{}: {}; {}", file_.path, fmt::format(format, std::forward<Args>(args)...),
+         kSentencePieceAdvice);
   }
 
   void read_piece(std::string_view bytes) {
@@ -132,7 +133,7 @@ class ModelReader {
     if (first_invalid_utf8(piece.text) != piece.text.size() || piece.text.find('\0') != std::string::npos) {
       refuse("piece {} is not UTF-8, or has a NUL", id);
     }
-    if (!(std::abs(piece.score) <= kLargestScore)) refuse("piece {} has the score {}", id, piece.score);
+    if (!(std::abs(piece.score) <= kLargestPieceScore)) refuse("piece {} has the score {}", id, piece.score);
     if (const TokenIndex::Entry* const same = ids_.find(piece.text)) {
       refuse("piece \"{}\" is there twice, with ids {} and {}", shown(piece.text), same->id, id);
     }

@@ -11,6 +11,7 @@
 #include "data/tokenizer/tokenizer_pipeline.h"
 #include "data/tokenizer/unigram_vocabulary.h"
 #include "data/tokenizer/vocabulary_file.h"
+#include "data/tokenizer_kinds/best_pieces.h"
 
 namespace megatron {
 
@@ -18,16 +19,15 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kAdvice =
+constexpr const char* kUnigramAdvice =
     "a tokenizer.json with a Unigram model is right, as T5 has it, or one that `megatron_preprocess train-tokenizer "
     "--type unigram` makes; for a .model file of SentencePiece choose --tokenizer sentencepiece";
 constexpr std::size_t kMostPieceBytes = 16 << 20;  ///< all pieces together
-constexpr double kLargestScore = 1e9;
 
 class UnigramJson {
  public:
   UnigramJson(const std::string& path, std::int64_t rows)
-      : file_(without_tokens_beyond(read_vocabulary_file(path, kAdvice), rows)) {}
+      : file_(without_tokens_beyond(read_vocabulary_file(path, kUnigramAdvice), rows)) {}
 
   UnigramVocabulary read(std::int64_t extra_ids) {
     try {
@@ -105,7 +105,7 @@ class UnigramJson {
     double score = 0;
     const auto end = written.data() + written.size();
     const auto [stop, error] = std::from_chars(written.data(), end, score);
-    if (error != std::errc() || stop != end || !(std::abs(score) <= kLargestScore)) {
+    if (error != std::errc() || stop != end || !(std::abs(score) <= kLargestPieceScore)) {
       file_.fail_at(at, "piece {} has the score {}", made_.scores.size(), shown(written));
     }
     bytes_ += text.size();

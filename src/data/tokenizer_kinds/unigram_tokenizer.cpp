@@ -16,11 +16,6 @@ namespace megatron {
 
 namespace {
 
-// Most words, with kSpaceMark, fit into the first.
-using ShortWords = PieceCache<15, 3>;
-using LongWords = PieceCache<31, 7>;
-constexpr int kShortWordBits = 16, kLongWordBits = 13;
-
 std::uint64_t hash_of(const UnigramVocabulary& vocabulary) {
   std::string all = fmt::format("tokenizer unigram: bytes {} split {} drop {} prefix {} unknown {};",
                                 vocabulary.byte_fallback, vocabulary.split_at_spaces, vocabulary.drop_spaces,
@@ -51,8 +46,8 @@ class UnigramEncoder final : public Encoder {
       : Encoder(special),
         parts_(parts),
         normalizer_(parts.vocabulary.normalizer),
-        short_words_(kShortWordBits),
-        long_words_(kLongWordBits) {
+        short_words_(kShortPieceBits),
+        long_words_(kLongPieceBits) {
     byte_ids_.fill(-1);
     for (std::size_t id = 0; parts.vocabulary.byte_fallback && id < parts.vocabulary.scores.size(); ++id) {
       const auto byte = byte_of_piece(parts.vocabulary.tokens[id]);
@@ -124,9 +119,9 @@ class UnigramEncoder final : public Encoder {
   }
 
   void encode_word(std::string_view word, std::size_t readable, std::vector<std::int32_t>& ids) {
-    if (word.size() <= ShortWords::kBytes) [[likely]] {
+    if (word.size() <= ShortPieces::kBytes) [[likely]] {
       look_up(short_words_, word, readable, ids);
-    } else if (word.size() <= LongWords::kBytes) {
+    } else if (word.size() <= LongPieces::kBytes) {
       look_up(long_words_, word, readable, ids);
     } else {
       compute(word, ids);
@@ -164,8 +159,8 @@ class UnigramEncoder final : public Encoder {
   UnigramParts parts_;
   std::vector<std::size_t>* ends_ = nullptr;  // where the computed tokens end, if that is of interest
   TextNormalizer normalizer_;
-  ShortWords short_words_;
-  LongWords long_words_;
+  ShortPieces short_words_;
+  LongPieces long_words_;
   ByteIds byte_ids_{};
   std::string marked_;
   BestPieces<double> best_;

@@ -10,11 +10,6 @@ namespace megatron {
 
 namespace {
 
-// As GPT-2's: most words fit into the first.
-using ShortWords = PieceCache<15, 3>;
-using LongWords = PieceCache<31, 7>;
-constexpr int kShortWordBits = 16, kLongWordBits = 13;
-
 enum class Ascii : std::uint8_t { word, space, punctuation };
 
 /// Bytes that separate words whatever is around them. All others, also parts of characters, belong to a run: what a run
@@ -50,8 +45,8 @@ class WordPieceEncoder final : public Encoder {
         added_(added),
         splitter_(vocabulary),
         table_(byte_table()),
-        short_words_(kShortWordBits),
-        long_words_(kLongWordBits) {
+        short_words_(kShortPieceBits),
+        long_words_(kLongPieceBits) {
     for (std::size_t c = 0; c < punctuation_.size(); ++c) {
       if (table_[c] != Ascii::punctuation) continue;
       made_.clear();
@@ -112,9 +107,9 @@ class WordPieceEncoder final : public Encoder {
   }
 
   void encode_run(std::string_view run, std::size_t readable, std::vector<std::int32_t>& ids) {
-    if (run.size() <= ShortWords::kBytes) [[likely]] {
+    if (run.size() <= ShortPieces::kBytes) [[likely]] {
       look_up(short_words_, run, readable, ids);
-    } else if (run.size() <= LongWords::kBytes) {
+    } else if (run.size() <= LongPieces::kBytes) {
       look_up(long_words_, run, readable, ids);
     } else {
       compute(run, ids);
@@ -173,8 +168,8 @@ class WordPieceEncoder final : public Encoder {
   WordSplitter splitter_;
   std::array<Ascii, 256> table_;
   std::array<std::int32_t, 128> punctuation_{};
-  ShortWords short_words_;
-  LongWords long_words_;
+  ShortPieces short_words_;
+  LongPieces long_words_;
   std::vector<std::int32_t> made_;
   std::vector<std::size_t> made_ends_;
 };

@@ -13,7 +13,7 @@ constexpr CharacterKind U{Class::letter, Case::upper, true}, L{Class::letter, Ca
     W{Class::other, Case::none, true}, D{Class::digit, Case::none, true}, N{Class::digit}, S{Class::space};
 
 // clang-format off
-constexpr CharacterRange kRanges[] = {
+constexpr CharacterRange kCharacterRanges[] = {
   {0x9, 0xD, S}, {0x20, 0x20, S}, {0x30, 0x39, D}, {0x41, 0x5A, U}, {0x5F, 0x5F, W}, {0x61, 0x7A, L}, {0x85, 0x85, S},
   {0xA0, 0xA0, S}, {0xAA, 0xAA, O}, {0xB2, 0xB3, N}, {0xB5, 0xB5, L}, {0xB9, 0xB9, N}, {0xBA, 0xBA, O}, {0xBC, 0xBE, N},
   {0xC0, 0xD6, U}, {0xD8, 0xDE, U}, {0xDF, 0xF6, L}, {0xF8, 0xFF, L}, {0x100, 0x136, T}, {0x137, 0x138, L},
@@ -286,7 +286,7 @@ constexpr CharacterRange kRanges[] = {
 }  // namespace
 
 std::span<const CharacterRange> character_ranges() {
-  return kRanges;
+  return kCharacterRanges;
 }
 
 }  // namespace megatron

@@ -11,7 +11,7 @@ constexpr int kRounds = 50, kChannel = 0;
 
 // Numbers as bytes: tensors have no integers of 64 bits.
 template <class Numbers>
-Tensor bytes_of(Numbers& numbers) {
+Tensor as_bytes_tensor(Numbers& numbers) {
   return {&numbers, {sizeof numbers}, DType::u8};
 }
 
@@ -21,8 +21,8 @@ ClockOffset measure(Communicator& world, int other, const std::function<std::int
   for (int round = 0; round < kRounds; ++round) {
     std::int64_t theirs = 0;
     const std::int64_t before = clock();
-    world.start_send(bytes_of(theirs), other, kChannel, kReport).wait();
-    world.start_receive(bytes_of(theirs), other, kChannel, kReport).wait();
+    world.start_send(as_bytes_tensor(theirs), other, kChannel, kReport).wait();
+    world.start_receive(as_bytes_tensor(theirs), other, kChannel, kReport).wait();
     const std::int64_t after = clock(), error = (after - before + 1) / 2;
     if (error < best.error) best = {.ahead = theirs - (before + error), .error = error, .read = theirs};
   }
@@ -37,18 +37,18 @@ ClockOffset measure_clock_offset(Communicator& world, const std::function<std::i
     for (int other = 1; other < host.size(); ++other) {
       const ClockOffset offset = measure(host, other, clock);
       std::array<std::int64_t, 3> numbers = {offset.ahead, offset.error, offset.read};
-      host.start_send(bytes_of(numbers), other, kChannel, kReport).wait();
+      host.start_send(as_bytes_tensor(numbers), other, kChannel, kReport).wait();
     }
     return {.read = clock()};
   }
   for (int round = 0; round < kRounds; ++round) {
     std::int64_t mine = 0;
-    host.start_receive(bytes_of(mine), 0, kChannel, kReport).wait();
+    host.start_receive(as_bytes_tensor(mine), 0, kChannel, kReport).wait();
     mine = clock();
-    host.start_send(bytes_of(mine), 0, kChannel, kReport).wait();
+    host.start_send(as_bytes_tensor(mine), 0, kChannel, kReport).wait();
   }
   std::array<std::int64_t, 3> numbers{};
-  host.start_receive(bytes_of(numbers), 0, kChannel, kReport).wait();
+  host.start_receive(as_bytes_tensor(numbers), 0, kChannel, kReport).wait();
   return {.ahead = numbers[0], .error = numbers[1], .read = numbers[2]};
 }
 

@@ -16,7 +16,7 @@ struct Unit {
 };
 
 /// Units of one copy.
-struct Part {
+struct CopyUnits {
   std::vector<Unit> units = {};
   std::int64_t room = 0;
   double cost = 0;
@@ -29,21 +29,22 @@ struct Part {
 };
 
 /// Longest processing time first. Units without a cost come last, and fill what has most room left.
-std::vector<Part> share_out(std::vector<Unit> units, int copies) {
+std::vector<CopyUnits> share_out(std::vector<Unit> units, int copies) {
   std::stable_sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) {
     return std::tuple(-a.cost, -a.room) < std::tuple(-b.cost, -b.room);
   });
-  std::vector<Part> parts(static_cast<std::size_t>(copies));
+  std::vector<CopyUnits> parts(static_cast<std::size_t>(copies));
   for (const Unit& unit : units) {
-    std::min_element(parts.begin(), parts.end(), [&](const Part& a, const Part& b) {
+    std::min_element(parts.begin(), parts.end(), [&](const CopyUnits& a, const CopyUnits& b) {
       return unit.cost > 0 ? std::tuple(a.cost, a.room) < std::tuple(b.cost, b.room) : a.room < b.room;
     })->add(unit);
   }
   return parts;
 }
 
-std::int64_t longest_of(const std::vector<Part>& parts) {
-  return std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.room < b.room; })
+std::int64_t longest_of(const std::vector<CopyUnits>& parts) {
+  return std::max_element(parts.begin(), parts.end(),
+                          [](const CopyUnits& a, const CopyUnits& b) { return a.room < b.room; })
       ->room;
 }
 
@@ -178,11 +179,11 @@ class MatrixShards {
     if (!content.matrices) {
       bucket.count = round_up(put(content.units, first).count, kFlatAlignment * shards);
     } else {
-      const std::vector<Part> parts = parts_by_copy(content, shards);
+      const std::vector<CopyUnits> parts = parts_by_copy(content, shards);
       bucket.equal_parts = content.padded;
       const std::int64_t longest = longest_of(parts);
       std::int64_t next = first;
-      for (const Part& part : parts) {
+      for (const CopyUnits& part : parts) {
         bucket.owned.push_back(put(part.units, next));
         next += content.padded ? longest : part.room;
       }
@@ -192,16 +193,17 @@ class MatrixShards {
   }
 
   /// Parts of the most work go to the copies that have least so far. A tied matrix is the first copy's on every stage.
-  std::vector<Part> parts_by_copy(const Content& content, int shards) {
-    std::vector<Part> parts = share_out(content.units, shards);
+  std::vector<CopyUnits> parts_by_copy(const Content& content, int shards) {
+    std::vector<CopyUnits> parts = share_out(content.units, shards);
     if (content.tied) return parts;
-    std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.cost > b.cost; });
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const CopyUnits& a, const CopyUnits& b) { return a.cost > b.cost; });
     std::vector<double>& costs = group_of(content.copies).costs;
     costs.resize(parts.size());
     std::vector<std::size_t> copies(parts.size());
     std::iota(copies.begin(), copies.end(), std::size_t{0});
     std::stable_sort(copies.begin(), copies.end(), [&](std::size_t a, std::size_t b) { return costs[a] < costs[b]; });
-    std::vector<Part> by_copy(parts.size());
+    std::vector<CopyUnits> by_copy(parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
       costs[copies[i]] += parts[i].cost;
       by_copy[copies[i]] = std::move(parts[i]);

@@ -16,7 +16,7 @@ EmbeddingSizes with_types(EmbeddingSizes sizes) {
   return sizes;
 }
 
-BertHeadSizes head_sizes(const ModelConfig& model) {
+BertHeadSizes bert_head_sizes(const ModelConfig& model) {
   return {.vocab = model.vocab_size,
           .norm = norm_sizes(model),
           .final_norm = model.norms() == NormPosition::pre,
@@ -107,7 +107,7 @@ BertStage::BertStage(const ModelConfig& model, const ParallelConfig& parallel, c
   const int own_terms = task ? 1 : 2;
   blocks_.emplace(builder, block_sizes(model, grid, Sight::all, own_terms), model.moe, place, recompute);
   if (place.last && !task && !model.tie_embeddings) word = declare_head_table(after_layers, model);
-  if (place.last && !task) head_.emplace(after_layers, word, head_sizes(model));
+  if (place.last && !task) head_.emplace(after_layers, word, bert_head_sizes(model));
   if (place.last && task) task_head_.emplace(after_layers, task_head_sizes(model));
 }
 

@@ -27,7 +27,7 @@ EmbeddingSizes stream_embedding(const ModelConfig& model, int position_table, Mo
   return sizes;
 }
 
-HeadSizes head_sizes(const ModelConfig& model) {
+HeadSizes t5_head_sizes(const ModelConfig& model) {
   return {.vocab = model.vocab_size,
           .norm = norm_sizes(model),
           .bias = model.head_bias,
@@ -147,7 +147,7 @@ void T5Stage::declare_decoder(ParameterBuilder& builder, const Config& config, c
   if (!chunk.last) return;
   ParameterBuilder after_layers = builder.after_layers();
   head_.emplace(after_layers, model.tie_embeddings ? tables.word : declare_head_table(after_layers, model),
-                head_sizes(model));
+                t5_head_sizes(model));
 }
 
 bool T5Stage::reads(const BatchField& field) const {

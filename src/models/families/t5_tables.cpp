@@ -11,13 +11,13 @@ namespace megatron {
 namespace {
 
 enum Table { word, position, encoder_distances, decoder_distances, kTables };
-using Stages = std::set<int>;
+using StageNumbers = std::set<int>;
 
 /// Stages that use each table, perhaps none.
-std::array<Stages, kTables> users_of_tables(const Config& config) {
+std::array<StageNumbers, kTables> users_of_tables(const Config& config) {
   const ModelConfig& model = config.model;
-  std::array<Stages, kTables> users;
-  const Stages embeddings = {0, stage_of_layer(model, config.parallel, model.layers)};
+  std::array<StageNumbers, kTables> users;
+  const StageNumbers embeddings = {0, stage_of_layer(model, config.parallel, model.layers)};
   users[word] = embeddings;
   if (model.tie_embeddings) users[word].insert(static_cast<int>(config.parallel.pipeline) - 1);
   if (model.positions() == PositionEmbedding::learned) users[position] = embeddings;
@@ -33,7 +33,7 @@ std::array<Stages, kTables> users_of_tables(const Config& config) {
 
 std::vector<std::vector<int>> t5_ties(const Config& config) {
   std::vector<std::vector<int>> ties;
-  for (const Stages& stages : users_of_tables(config)) {
+  for (const StageNumbers& stages : users_of_tables(config)) {
     if (stages.size() > 1) ties.emplace_back(stages.begin(), stages.end());
   }
   return ties;
@@ -41,10 +41,10 @@ std::vector<std::vector<int>> t5_ties(const Config& config) {
 
 T5Tables declare_t5_tables(ParameterBuilder& builder, const Config& config, const ProcessGrid& grid) {
   const ModelConfig& model = config.model;
-  const std::array<Stages, kTables> users = users_of_tables(config);
+  const std::array<StageNumbers, kTables> users = users_of_tables(config);
   int ties = 0;
   const auto declare = [&](Table table, const auto& declared) {
-    const Stages& stages = users[table];
+    const StageNumbers& stages = users[table];
     const int tie = stages.size() > 1 ? ties++ : kNone;
     if (!stages.contains(grid.at().pipeline)) return kNone;
     const int index = declared();

@@ -11,42 +11,42 @@ namespace megatron {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string shown(std::uint64_t count) {
   return html_number(static_cast<double>(count), 12);
 }
 
-std::uint64_t count_in(const Json& object, const char* name) {
+std::uint64_t count_in(const OrderedJson& object, const char* name) {
   return object.is_object() && object.contains(name) && object[name].is_number_unsigned()
              ? object[name].get<std::uint64_t>()
              : 0;
 }
 
-std::string text_in(const Json& object, const char* name, const char* otherwise) {
+std::string text_in(const OrderedJson& object, const char* name, const char* otherwise) {
   return object.is_object() && object.contains(name) && object[name].is_string() ? object[name].get<std::string>()
                                                                                  : otherwise;
 }
 
-Json part_of(const Json& object, const char* name) {
-  return object.is_object() && object.contains(name) ? object[name] : Json::object();
+OrderedJson part_of(const OrderedJson& object, const char* name) {
+  return object.is_object() && object.contains(name) ? object[name] : OrderedJson::object();
 }
 
 /// The steps in the order in which they were played: those of the inputs first.
-void add_steps(const Json& report, std::vector<Json>& steps) {
-  const Json earlier = part_of(report, "earlier");
-  for (const Json& one : earlier) add_steps(one, steps);
+void add_steps(const OrderedJson& report, std::vector<OrderedJson>& steps) {
+  const OrderedJson earlier = part_of(report, "earlier");
+  for (const OrderedJson& one : earlier) add_steps(one, steps);
   steps.push_back(report);
 }
 
-std::string name_of(const Json& report) {
+std::string name_of(const OrderedJson& report) {
   return text_in(report, "step", "?");
 }
 
-std::string overview(const std::vector<Json>& steps) {
+std::string overview(const std::vector<OrderedJson>& steps) {
   std::vector<HtmlRow> rows;
-  for (const Json& step : steps) {
-    const Json documents = part_of(step, "documents");
+  for (const OrderedJson& step : steps) {
+    const OrderedJson documents = part_of(step, "documents");
     const std::uint64_t read = count_in(documents, "read"), kept = count_in(documents, "kept");
     rows.push_back({name_of(step), shown(read), shown(kept),
                     read > 0 ? fmt::format("{:.1f}", 100 * static_cast<double>(kept) / static_cast<double>(read)) : "-",
@@ -56,17 +56,17 @@ std::string overview(const std::vector<Json>& steps) {
 }
 
 /// Bars of the rules that met documents, and their examples, folded.
-std::string rules(const Json& step, const char* group, const char* verb) {
+std::string rules(const OrderedJson& step, const char* group, const char* verb) {
   std::vector<HtmlBar> bars;
   std::string examples;
-  const Json found = part_of(step, group);
+  const OrderedJson found = part_of(step, group);
   for (const auto& [name, rule] : found.items()) {
     const std::uint64_t count = count_in(rule, "documents");
     if (count == 0) continue;
     bars.push_back({fmt::format("{} by {}", verb, name), static_cast<double>(count), shown(count)});
     std::string lines;
-    const Json list = part_of(rule, "examples");
-    for (const Json& example : list) {
+    const OrderedJson list = part_of(rule, "examples");
+    for (const OrderedJson& example : list) {
       lines += fmt::format("{}, byte {}\n    {}\n", text_in(example, "file", ""), count_in(example, "byte"),
                            text_in(example, "text", ""));
     }
@@ -76,10 +76,10 @@ std::string rules(const Json& step, const char* group, const char* verb) {
 }
 
 /// Facts of a step besides its rules, with the clusters of duplicates as bars.
-std::string facts(const Json& step) {
+std::string facts(const OrderedJson& step) {
   std::string out;
   for (const char* name : {"duplicates", "decontamination"}) {
-    const Json found = part_of(step, name);
+    const OrderedJson found = part_of(step, name);
     std::vector<std::pair<std::string, std::string>> tiles;
     for (const auto& [key, value] : found.items()) {
       std::string words = key;
@@ -88,7 +88,7 @@ std::string facts(const Json& step) {
     }
     if (!tiles.empty()) out += html_tiles(tiles);
     std::vector<HtmlBar> bars;
-    const Json sizes = part_of(found, "clusters_of_size");
+    const OrderedJson sizes = part_of(found, "clusters_of_size");
     for (const auto& [size, count] : sizes.items()) {
       if (!count.is_number_unsigned()) continue;
       const auto clusters = count.get<std::uint64_t>();
@@ -128,11 +128,11 @@ std::string languages(const CleanedDocuments& documents) {
 
 }  // namespace
 
-std::string cleaning_page(const std::string& folder, const Json& report, const CleanedDocuments& documents) {
-  std::vector<Json> steps;
+std::string cleaning_page(const std::string& folder, const OrderedJson& report, const CleanedDocuments& documents) {
+  std::vector<OrderedJson> steps;
   add_steps(report, steps);
   std::string body = html_section("Cleaning of " + folder, overview(steps));
-  for (const Json& step : steps) {
+  for (const OrderedJson& step : steps) {
     body += html_section(name_of(step),
                          rules(step, "removed", "removed") + rules(step, "changed", "changed") + facts(step));
   }

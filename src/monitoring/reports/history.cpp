@@ -11,7 +11,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kMostPrograms = 200, kMostRows = 32;
-constexpr std::size_t kLongestConfig = 32 * 1024;              // a line of the file has at most 1 MiB
+constexpr std::size_t kLongestKeptConfig = 32 * 1024;          // a line of the file has at most 1 MiB
 constexpr std::uint64_t kMostBytes = std::uint64_t{32} << 20;  // enough for all of these
 constexpr const char* kFile = "/history.jsonl";
 
@@ -81,7 +81,7 @@ std::string history_line(const ProgramStart& start) {
                   {"transport", start.transport},
                   {"threads", start.threads},
                   {"job", start.job},
-                  {"config", start.config.size() > kLongestConfig ? "" : start.config}});
+                  {"config", start.config.size() > kLongestKeptConfig ? "" : start.config}});
 }
 
 std::string history_line(const ProgramEnd& end) {

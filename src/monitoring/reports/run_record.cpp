@@ -17,7 +17,7 @@ namespace megatron {
 
 namespace {
 
-constexpr std::size_t kMostWarnings = 50, kMostEvaluations = 32, kLongestWarning = 500;
+constexpr std::size_t kMostWarnings = 50, kMostKeptEvaluations = 32, kLongestWarning = 500;
 constexpr std::int64_t kLongestConfig = 1 << 20, kLongestProvenance = std::int64_t{256} << 20;
 constexpr std::uint64_t kMostLog = std::uint64_t{64} << 20;  // bytes: hundreds of thousands of lines
 
@@ -32,7 +32,7 @@ void add_evaluation(std::vector<EvaluationSummary>& all, const std::string& name
     if (one.name == name) found = &one;
   }
   if (found == nullptr) {
-    if (all.size() == kMostEvaluations) return;
+    if (all.size() == kMostKeptEvaluations) return;
     found = &all.emplace_back(
         EvaluationSummary{.name = name, .first_step = step, .best_step = step, .first_loss = loss, .best_loss = loss});
   }

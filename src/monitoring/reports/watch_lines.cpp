@@ -16,7 +16,7 @@ namespace megatron {
 
 namespace {
 
-constexpr int kMostCurveRows = 20, kMostEvaluations = 4, kBar = 30;
+constexpr int kMostCurveRows = 20, kMostShownEvaluations = 4, kBar = 30;
 
 std::string value(const char* format, double number, const std::string& unit) {
   return std::isfinite(number) ? fmt::format(fmt::runtime(format), number) + unit : "";
@@ -100,7 +100,7 @@ std::vector<std::string> watch_lines(const RunRecord& run, double now, const Wat
     if (const std::string experts = expert_line(curves); !experts.empty()) tail.push_back(experts);
     if (curves.plot.skipped > 0) tail.push_back(fmt::format("skipped steps: {:.0f}", curves.plot.skipped));
   }
-  for (std::size_t i = 0; i < std::min<std::size_t>(kMostEvaluations, curves.evaluations.size()); ++i) {
+  for (std::size_t i = 0; i < std::min<std::size_t>(kMostShownEvaluations, curves.evaluations.size()); ++i) {
     tail.push_back(evaluation(curves.evaluations[i]));
   }
   for (const std::string& note : run.notes) {

@@ -28,7 +28,7 @@ struct Sizes {
 };
 
 /// Operations of the CPU that note sizes, from one call of take() to the next of a single pass.
-class MeasuringOps final : public OpsDecorator {
+class CoordinateOps final : public OpsDecorator {
  public:
   using OpsDecorator::OpsDecorator;
 
@@ -56,7 +56,7 @@ class MeasuringOps final : public OpsDecorator {
 
 Sizes sizes_after_training(const Config& config, int steps, Communicator& world) {
   Compute compute = cpu_compute();
-  MeasuringOps* const measuring = put_around<MeasuringOps>(compute.backend);
+  CoordinateOps* const measuring = put_around<CoordinateOps>(compute.backend);
   TrainingJob job(config, std::move(compute), world);
   job.run(steps);
   measuring->take();

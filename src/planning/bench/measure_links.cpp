@@ -12,7 +12,7 @@ namespace megatron {
 
 namespace {
 
-constexpr int kRounds = 9;                                      // for messages
+constexpr int kMessageRounds = 9;                               // for messages
 constexpr int kCollectiveRounds = 25;                           // the longest are left out: interruptions
 constexpr double kCounted = 0.9;                                // share of the rounds
 constexpr std::int64_t kProductRows = 256, kProductSize = 768;  // a millisecond on a fast core
@@ -39,7 +39,7 @@ class LinkBench {
   /// There and back between two ranks: half of it.
   double message(std::size_t bytes) const {
     const int peer = 1 - group_.rank();
-    double found = machine_.seconds(kRounds, 1, [&](int) {
+    double found = machine_.seconds(kMessageRounds, 1, [&](int) {
       for (const int sender : {0, 1}) {
         if (group_.rank() == sender) group_.start_send(whole(bytes), peer, 0, kReport).wait();
         if (group_.rank() != sender) group_.start_receive(other(bytes), peer, 0, kReport).wait();

@@ -17,7 +17,7 @@ constexpr double kMostMultiplications = 2e9;  // in one product: tens of millise
 constexpr double kMeasuredFlops = 4e8;        // at least, in one measurement, whose calls end together on a device
 constexpr std::size_t kParameterBytes = 192 << 20;  // for parameters, and for gradients: more than caches hold
 constexpr int kSlots = 4;                           // activations take turns
-constexpr int kRounds = 5, kProductRounds = 3;
+constexpr int kCopyRounds = 5, kProductRounds = 3;
 
 /// Where operands lie. A step finds its activations in caches, as far as they fit, and neither parameters nor their
 /// gradients, each of which it has seen last a micro-batch ago: these come from a place further on in each call.
@@ -190,7 +190,8 @@ void measure_attention(const MeasuredMachine& machine, DType type, MeasuredRates
       const double flops = 2 * static_cast<double>(each.heads * head_size) * visible_pairs(length, length, 0, true, 0);
       for (std::size_t kind = 0; kind < kAttentionKinds; ++kind) {
         const auto [back, probability] = kinds[kind];
-        double seconds = machine.seconds(kRounds, 1, [&](int) { back ? backward(probability) : forward(probability); });
+        double seconds =
+            machine.seconds(kCopyRounds, 1, [&](int) { back ? backward(probability) : forward(probability); });
         machine.average({&seconds});
         rates.attention[kind].set({static_cast<double>(length), static_cast<double>(head_size)},
                                   (back ? 5 : 2) * flops / seconds);
@@ -205,7 +206,7 @@ double measure_memory(const MeasuredMachine& machine) {
   const Shape shape = {static_cast<std::int64_t>(bytes / sizeof(float))};
   machine.ops().fill(from.tensor(shape, DType::f32), 1);
   double seconds = machine.seconds(
-      kRounds, 1, [&](int) { machine.ops().copy(from.tensor(shape, DType::f32), to.tensor(shape, DType::f32)); });
+      kCopyRounds, 1, [&](int) { machine.ops().copy(from.tensor(shape, DType::f32), to.tensor(shape, DType::f32)); });
   machine.average({&seconds});
   return 2.0 * static_cast<double>(bytes) / seconds;
 }

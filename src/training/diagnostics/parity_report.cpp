@@ -14,10 +14,9 @@ namespace {
 
 constexpr std::size_t kRowsShown = 5;
 constexpr double kRoundingMargin = 4, kPrecisionMargin = 2;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double relative(const ComparedNumber& number) {
-  if (!std::isfinite(number.here) || !std::isfinite(number.reference)) return kInfinity;
+  if (!std::isfinite(number.here) || !std::isfinite(number.reference)) return kInfiniteDifference;
   return number.here == number.reference ? 0 : std::abs(number.here - number.reference) / std::abs(number.reference);
 }
 
@@ -172,7 +171,7 @@ std::string ParityReport::gradient_failure(std::size_t step) const {
 }
 
 ComparedNumber ParityReport::least_gap(std::size_t steps) const {
-  ComparedNumber least{kInfinity, kInfinity};
+  ComparedNumber least{kInfiniteDifference, kInfiniteDifference};
   for (std::size_t step = 0; step < steps; ++step) {
     const ComparedNumber& gap = comparison_.steps[step].gap;
     least = {std::min(least.here, gap.here), std::min(least.reference, gap.reference)};

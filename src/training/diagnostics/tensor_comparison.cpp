@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,7 +17,6 @@ namespace megatron {
 namespace {
 
 constexpr std::int64_t kChunk = std::int64_t{1} << 20;  // elements on their way at once
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Header {
   std::string name;
@@ -30,7 +28,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Header, name, shape, scale)
 double norm_of(const std::vector<float>& values) {
   double sum = 0;
   for (const float value : values) sum += double{value} * value;
-  return std::isfinite(sum) ? std::sqrt(sum) : kInfinity;
+  return std::isfinite(sum) ? std::sqrt(sum) : kInfiniteDifference;
 }
 
 // Names, shapes and scales of the reference, to all.
@@ -39,7 +37,7 @@ std::vector<Header> share_headers(Communicator& world, const WholeTensors* refer
   std::vector<Header> headers;
   if (reference != nullptr) {
     for (const WholeTensors::Tensor& tensor : reference->tensors) {
-      headers.push_back({tensor.name, tensor.shape, std::isfinite(tensor.scale) ? tensor.scale : kInfinity});
+      headers.push_back({tensor.name, tensor.shape, std::isfinite(tensor.scale) ? tensor.scale : kInfiniteDifference});
     }
   }
   return broadcast(world, headers);
@@ -114,7 +112,7 @@ class HeldTensors {
       const double difference = unit_ * mine_[i] - expected[i];
       squares += difference * difference;
     }
-    return std::isfinite(squares) ? squares : kInfinity;
+    return std::isfinite(squares) ? squares : kInfiniteDifference;
   }
 
   double unit_;
@@ -260,12 +258,12 @@ std::vector<TensorDeviation> compare_tensors(Communicator& world, const WholeTen
     difference.name = headers[t].name;
     difference.scale = headers[t].scale;
     difference.distance = std::sqrt(std::max(sums[t] / copies[t], worst[t]));
-    if (std::isnan(difference.distance)) difference.distance = kInfinity;  // neither of the two is finite
+    if (std::isnan(difference.distance)) difference.distance = kInfiniteDifference;  // neither of the two is finite
     difference.rank = static_cast<int>(worst_rank[t]);
     difference.relative = difference.distance == 0 ? 0
                           : difference.scale > 0   ? difference.distance / difference.scale
-                                                   : kInfinity;
-    if (std::isnan(difference.relative)) difference.relative = kInfinity;
+                                                   : kInfiniteDifference;
+    if (std::isnan(difference.relative)) difference.relative = kInfiniteDifference;
   }
   return differences;
 }

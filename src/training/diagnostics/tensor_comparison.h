@@ -5,6 +5,7 @@
 // Knows tensors and names; parity_report.h says how far they may differ.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct WholeTensors {
   /// norm.
   void move_to(const std::vector<TensorSlice>& slices, double floor, Device& device);
 };
+
+/// The difference of what is not finite.
+inline constexpr double kInfiniteDifference = std::numeric_limits<double>::infinity();
 
 struct TensorDeviation {
   std::string name;

@@ -46,7 +46,7 @@ constexpr ActivationCase kCases[] = {
 };
 static_assert(same_names(kCases, kActivations), "an activation without its function here");
 
-const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1}, {7, 33}, {33, 7}, {3, 1000}, {300, 64}};
+const std::pair<std::int64_t, std::int64_t> kActivationSizes[] = {{1, 1}, {7, 33}, {33, 7}, {3, 1000}, {300, 64}};
 
 /// Away from 0, where relu has no slope.
 template <class T>
@@ -64,7 +64,7 @@ TEMPLATE_TEST_CASE("bias_activation_forward of every activation", "", float, BFl
   using T = TestType;
   const Backend backend = make_test_backend();
   for (const ActivationCase& c : kCases) {
-    for (const auto& [n, f] : kSizes) {
+    for (const auto& [n, f] : kActivationSizes) {
       CAPTURE(c.name, n, f);
       const std::int64_t columns = c.x_columns(f);
       const Owned<T> x = random_tensor<T>({n, columns}, 1, 6), bias = random_tensor<T>({columns}, 2);
@@ -117,7 +117,7 @@ TEMPLATE_TEST_CASE("bias_activation_backward: sets dx and adds to dbias", "", fl
   using T = TestType;
   const Backend backend = make_test_backend();
   for (const ActivationCase& c : kCases) {
-    for (const auto& [n, f] : kSizes) {
+    for (const auto& [n, f] : kActivationSizes) {
       for (const bool with_bias : {true, false}) {
         CAPTURE(c.name, n, f, with_bias);
         const std::int64_t columns = c.x_columns(f);

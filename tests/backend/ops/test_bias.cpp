@@ -8,14 +8,14 @@ using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1},    {7, 33},   {33, 7}, {5, 1000},
-                                                        {1000, 5}, {300, 64}, {0, 7}};
+const std::pair<std::int64_t, std::int64_t> kBiasSizes[] = {{1, 1},    {7, 33},   {33, 7}, {5, 1000},
+                                                            {1000, 5}, {300, 64}, {0, 7}};
 }
 
 TEMPLATE_TEST_CASE("add_bias adds the bias to every row", "", float, BFloat16, Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
-  for (const auto& [n, c] : kSizes) {
+  for (const auto& [n, c] : kBiasSizes) {
     CAPTURE(n, c);
     Owned<T> x = random_tensor<T>({n, c}, 1);
     const Owned<T> bias = random_tensor<T>({c}, 2);
@@ -29,7 +29,7 @@ TEMPLATE_TEST_CASE("add_bias adds the bias to every row", "", float, BFloat16, F
 TEMPLATE_TEST_CASE("column_sum adds the sums to what is there", "", float, BFloat16, Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
-  for (const auto& [n, c] : kSizes) {
+  for (const auto& [n, c] : kBiasSizes) {
     CAPTURE(n, c);
     const Owned<T> x = random_tensor<T>({n, c}, 3);
     Owned<float> y = random_tensor({c}, 4);

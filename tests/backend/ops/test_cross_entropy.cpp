@@ -13,18 +13,18 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfiniteLogit = std::numeric_limits<float>::infinity();
 
 /// Losses in fp64 and, by central differences, their gradient.
-struct Reference {
+struct ReferenceLoss {
   double total = 0;
   std::vector<double> gradient;  // [n, columns]
 };
 
-Reference reference_loss(const std::vector<double>& logits, std::int64_t columns, std::int64_t vocab,
-                         const Owned<std::int32_t>& targets, const Owned<float>& weights) {
+ReferenceLoss reference_loss(const std::vector<double>& logits, std::int64_t columns, std::int64_t vocab,
+                             const Owned<std::int32_t>& targets, const Owned<float>& weights) {
   constexpr double step = 1e-5;
-  Reference result{0, std::vector<double>(logits.size())};
+  ReferenceLoss result{0, std::vector<double>(logits.size())};
   for (std::int64_t row = 0; row < targets.elements(); ++row) {
     const double* z = logits.data() + row * columns;
     const double maximum = *std::max_element(z, z + vocab), weight = weights[row];
@@ -71,7 +71,7 @@ Result<T> sharded(Ops& ops, const Owned<T>& logits, std::int64_t vocab, int part
                              .target_logit = target});
     local.push_back(slice), local_maximum.push_back(maximum), sums.push_back(sum), target_logits.push_back(target);
   }
-  Owned<float> maximum({n}, -kInfinity), sum({n}), target({n});
+  Owned<float> maximum({n}, -kInfiniteLogit), sum({n}), target({n});
   for (const Owned<float>& part : local_maximum) {
     for (std::int64_t i = 0; i < n; ++i) maximum[i] = std::max(maximum[i], part[i]);
   }
@@ -148,7 +148,7 @@ TEMPLATE_TEST_CASE("cross entropy: whole and split agree with fp64 and finite di
     for (std::int64_t i = 0; i < logits.elements(); ++i) {
       if (i % c.columns >= c.vocab) logits[i] = narrow<T>(1e6f);  // padding holds anything and must not be looked at
     }
-    Reference want = reference_loss(as_doubles(logits), c.columns, c.vocab, targets, weights);
+    ReferenceLoss want = reference_loss(as_doubles(logits), c.columns, c.vocab, targets, weights);
     for (double& g : want.gradient) g *= 0.25;
     for (const int parts : {1, 2, 4}) {
       CAPTURE(c.n, c.columns, c.vocab, parts);
@@ -179,7 +179,7 @@ TEST_CASE("a rank with nothing but padding says so") {
                                     .sum_exp = sum,
                                     .target_logit = target});
   for (const std::int64_t i : {0, 1}) {
-    CHECK(maximum[i] == -kInfinity);
+    CHECK(maximum[i] == -kInfiniteLogit);
     CHECK(sum[i] == 0);
     CHECK(target[i] == 0);
   }

@@ -4,6 +4,7 @@
 
 #include "backend/ops/device.h"
 #include "backend/ops/ops.h"
+#include "backend/ops/row_widths.h"
 #include "support/catch.h"
 #include "support/tensors.h"
 #include "support/test_backend.h"
@@ -45,18 +46,12 @@ struct Routes {
   Owned<T> x, slotted;
 };
 
-std::vector<double> zeros(std::int64_t count) {
-  return std::vector<double>(static_cast<std::size_t>(count));
-}
-
-constexpr std::int64_t kWidths[] = {1, 7, 33, 256, 1000, 2050};
-
 }  // namespace
 
 TEMPLATE_TEST_CASE("dispatch_rows: the gated row of each entry, zeros in empty slots", "[experts]", float, BFloat16,
                    Float16) {
   const Backend backend = make_test_backend();
-  for (const std::int64_t h : kWidths) {
+  for (const std::int64_t h : kRowWidths) {
     for (const std::int64_t capacity : {2, 33}) {
       Routes<TestType> routes(*backend.ops, h, capacity);
       for (const bool gated : {false, true}) {
@@ -94,7 +89,7 @@ TEMPLATE_TEST_CASE("dispatch_rows: the gated row of each entry, zeros in empty s
 TEMPLATE_TEST_CASE("combine_rows: the sum of the gated rows of a range of slots", "[experts]", float, BFloat16,
                    Float16) {
   const Backend backend = make_test_backend();
-  for (const std::int64_t h : kWidths) {
+  for (const std::int64_t h : kRowWidths) {
     Routes<TestType> routes(*backend.ops, h, 7);
     const std::int64_t half = routes.slot_count() / 2;
     struct Part {
@@ -127,7 +122,7 @@ TEMPLATE_TEST_CASE("combine_rows: the sum of the gated rows of a range of slots"
 TEMPLATE_TEST_CASE("combine_gates_backward: products of rows, 0 without a place", "[experts]", float, BFloat16,
                    Float16) {
   const Backend backend = make_test_backend();
-  for (const std::int64_t h : kWidths) {
+  for (const std::int64_t h : kRowWidths) {
     CAPTURE(h);
     Routes<TestType> routes(*backend.ops, h, 7);
     for (const std::int64_t first : {std::int64_t{0}, routes.slot_count() / 3}) {
@@ -160,7 +155,7 @@ TEMPLATE_TEST_CASE("combine_gates_backward: products of rows, 0 without a place"
 TEMPLATE_TEST_CASE("combine_rows: ranges of slots in turn and then rows of all choices", "[experts]", float, BFloat16,
                    Float16) {
   const Backend backend = make_test_backend();
-  for (const std::int64_t h : kWidths) {
+  for (const std::int64_t h : kRowWidths) {
     CAPTURE(h);
     Routes<TestType> routes(*backend.ops, h, 33);
     const std::int64_t choices = routes.slots.elements(), half = routes.slot_count() / 2;

@@ -10,21 +10,22 @@ using namespace megatron::test;
 
 namespace {
 
-struct Size {
+struct LinearSize {
   std::int64_t n, in, out;
 };
 // Even and odd rows, columns of whole vectors and not.
-const Size kSizes[] = {{1, 1, 1}, {6, 33, 8}, {7, 33, 8}, {64, 20, 96}, {33, 20, 96}, {6, 5, 13}, {0, 4, 8}};
+const LinearSize kLinearSizes[] = {{1, 1, 1},    {6, 33, 8}, {7, 33, 8}, {64, 20, 96},
+                                   {33, 20, 96}, {6, 5, 13}, {0, 4, 8}};
 
 /// Tolerance of a type: results are rounded more than once on their way where a backend does not fuse.
 template <class T>
-constexpr double kTolerance = std::is_same_v<T, BFloat16>  ? 1e-2
-                              : std::is_same_v<T, Float16> ? 2e-3
-                                                           : 2e-6;
+constexpr double kLinearTolerance = std::is_same_v<T, BFloat16>  ? 1e-2
+                                    : std::is_same_v<T, Float16> ? 2e-3
+                                                                 : 2e-6;
 
 /// x · weightᵀ + bias, in f64.
 template <class T>
-std::vector<double> linear(const Owned<T>& x, const Owned<T>& weight, const ConstTensor& bias, Size size) {
+std::vector<double> linear(const Owned<T>& x, const Owned<T>& weight, const ConstTensor& bias, LinearSize size) {
   std::vector<double> y;
   for (std::int64_t i = 0; i < size.n; ++i) {
     for (std::int64_t j = 0; j < size.out; ++j) {
@@ -61,10 +62,10 @@ void take_sides(Owned<float>& dz, Owned<float>& dbias, const Owned<float>& dacti
 
 template <class T>
 struct Layer {
-  Size size;
+  LinearSize size;
   Owned<T> x, weight, bias;
 
-  explicit Layer(Size s)
+  explicit Layer(LinearSize s)
       : size(s),
         x(random_tensor<T>({s.n, s.in}, 1)),
         weight(random_tensor<T>({s.out, s.in}, 2, 1 / std::sqrt(static_cast<double>(s.in)))),
@@ -77,26 +78,26 @@ struct Layer {
 TEMPLATE_TEST_CASE("linear_forward is the product and its bias", "[linear]", float, BFloat16, Float16) {
   using T = TestType;
   const Backend backend = make_test_backend();
-  for (const Size& size : kSizes) {
+  for (const LinearSize& size : kLinearSizes) {
     for (const bool with_bias : {true, false}) {
       CAPTURE(size.n, size.in, size.out, with_bias);
       const Layer<T> layer(size);
       Owned<T> y = random_tensor<T>({size.n, size.out}, 4, 100);
       backend.ops->linear_forward({.x = layer.x, .weight = layer.weight, .bias = layer.bias_if(with_bias), .y = y});
-      CHECK(difference(y, linear(layer.x, layer.weight, layer.bias_if(with_bias), size), kTolerance<T>) == "");
+      CHECK(difference(y, linear(layer.x, layer.weight, layer.bias_if(with_bias), size), kLinearTolerance<T>) == "");
     }
   }
 }
 
 TEST_CASE("linear_forward takes a bias and rows at any place", "[linear]") {
   const Backend backend = make_test_backend();
-  const Size size{6, 5, 8};
+  const LinearSize size{6, 5, 8};
   const Owned<BFloat16> x = random_tensor<BFloat16>({6, 5}, 1), weight = random_tensor<BFloat16>({8, 5}, 2);
   const Owned<BFloat16> wide_bias = random_tensor<BFloat16>({9}, 3);
   Owned<BFloat16> y({6, 8});
   const ConstTensor bias = wide_bias.tensor().slice(0, 1, 8);
   backend.ops->linear_forward({.x = x, .weight = weight, .bias = bias, .y = y});
-  CHECK(difference(y, linear(x, weight, bias, size), kTolerance<BFloat16>) == "");
+  CHECK(difference(y, linear(x, weight, bias, size), kLinearTolerance<BFloat16>) == "");
 }
 
 TEMPLATE_TEST_CASE("a linear layer and its activation, there and back, are their parts", "[linear]", float, BFloat16,
@@ -105,10 +106,10 @@ TEMPLATE_TEST_CASE("a linear layer and its activation, there and back, are their
   const Backend backend = make_test_backend();
   for (const ActivationRow& row : kActivations) {
     const Activation activation = row.activation;
-    for (const Size& given : kSizes) {
+    for (const LinearSize& given : kLinearSizes) {
       for (const bool with_bias : {true, false}) {
         const std::int64_t f = given.out, k = given.in + 2;
-        const Size size{given.n, given.in, is_gated(activation) ? 2 * f : f};
+        const LinearSize size{given.n, given.in, is_gated(activation) ? 2 * f : f};
         CAPTURE(static_cast<int>(activation), size.n, size.in, f, with_bias);
         const Layer<T> layer(size);
         const ConstTensor bias = layer.bias_if(with_bias);
@@ -120,7 +121,7 @@ TEMPLATE_TEST_CASE("a linear layer and its activation, there and back, are their
         const Owned<float> z = rounded<float>(exact, {size.n, size.out});
         Owned<float> want({size.n, f}), dz({size.n, size.out});
         backend.ops->bias_activation_forward({.x = z, .bias = {}, .y = want, .activation = activation});
-        CHECK(difference(y, as_doubles(want), kTolerance<T>, 1) == "");
+        CHECK(difference(y, as_doubles(want), kLinearTolerance<T>, 1) == "");
 
         Owned<T> of_product({size.n, size.out}), whole({size.n, f}), again({size.n, f});
         backend.ops->linear_activation_forward({.x = layer.x,
@@ -132,7 +133,7 @@ TEMPLATE_TEST_CASE("a linear layer and its activation, there and back, are their
                                                 .again = true});
         backend.ops->activation_again({.product = of_product, .bias = bias, .y = again, .activation = activation});
         CHECK(again == whole);
-        CHECK(difference(whole, as_doubles(want), kTolerance<T>, 1) == "");
+        CHECK(difference(whole, as_doubles(want), kLinearTolerance<T>, 1) == "");
 
         const Owned<T> dy = random_tensor<T>({size.n, k}, 6), next = random_tensor<T>({f, k}, 7);
         const Owned<T> next_weight = [&] {  // [k, f]
@@ -159,9 +160,9 @@ TEMPLATE_TEST_CASE("a linear layer and its activation, there and back, are their
                                                    .dbias = dbias,
                                                    .activation = activation});
           const Owned<T>& got = in_place ? read : is_gated(activation) ? result : worked_in;
-          if (activation == Activation::relu) take_sides(dz, wanted_bias, dactivated, z, got, kTolerance<T>);
-          CHECK(difference(got, as_doubles(dz), 2 * kTolerance<T>, 1) == "");
-          CHECK(difference(dbias, wanted_bias, 2 * kTolerance<T>, 1) == "");
+          if (activation == Activation::relu) take_sides(dz, wanted_bias, dactivated, z, got, kLinearTolerance<T>);
+          CHECK(difference(got, as_doubles(dz), 2 * kLinearTolerance<T>, 1) == "");
+          CHECK(difference(dbias, wanted_bias, 2 * kLinearTolerance<T>, 1) == "");
         }
       }
     }

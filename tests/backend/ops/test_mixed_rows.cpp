@@ -4,6 +4,7 @@
 
 #include "backend/ops/device.h"
 #include "backend/ops/ops.h"
+#include "backend/ops/row_widths.h"
 #include "base/core/philox.h"
 #include "support/catch.h"
 #include "support/tensors.h"
@@ -13,12 +14,6 @@ using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-
-constexpr std::int64_t kWidths[] = {1, 7, 33, 256, 1000, 2050};
-
-std::vector<double> zeros(std::int64_t count) {
-  return std::vector<double>(static_cast<std::size_t>(count));
-}
 
 /// Rows and their logits, from far to the left to far to the right.
 template <class T>
@@ -57,7 +52,7 @@ struct Rows {
 TEMPLATE_TEST_CASE("mix_rows_forward: a sigmoid of one logit, a softmax of two", "[experts]", float, BFloat16,
                    Float16) {
   const Backend backend = make_test_backend();
-  for (const std::int64_t h : kWidths) {
+  for (const std::int64_t h : kRowWidths) {
     for (const std::int64_t each : {1, 2}) {
       for (const bool biased : {false, true}) {
         CAPTURE(h, each, biased);
@@ -87,7 +82,7 @@ TEMPLATE_TEST_CASE("mix_rows_forward: a sigmoid of one logit, a softmax of two",
 TEMPLATE_TEST_CASE("mix_rows_backward: gradients of both parts and of the logits", "[experts]", float, BFloat16,
                    Float16) {
   const Backend backend = make_test_backend();
-  for (const std::int64_t h : kWidths) {
+  for (const std::int64_t h : kRowWidths) {
     for (const std::int64_t each : {1, 2}) {
       CAPTURE(h, each);
       Rows<TestType> rows(h, each, each == 2);
@@ -140,7 +135,7 @@ TEMPLATE_TEST_CASE("jitter_rows: factors by sample, position and element, set or
   const Backend backend = make_test_backend();
   const std::int64_t s = 3, b = 4;
   const Owned<std::int32_t> positions = counting_ids(s, 7);
-  for (const std::int64_t h : kWidths) {
+  for (const std::int64_t h : kRowWidths) {
     for (const bool accumulate : {false, true}) {
       CAPTURE(h, accumulate);
       const auto x = random_tensor<TestType>({s, b, h}, 1);

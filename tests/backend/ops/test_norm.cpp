@@ -14,7 +14,7 @@ using namespace megatron::test;
 namespace {
 
 constexpr double kEpsilon = 1e-5;
-const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 2}, {7, 33}, {33, 7}, {4, 1000}};
+const std::pair<std::int64_t, std::int64_t> kNormSizes[] = {{1, 2}, {7, 33}, {33, 7}, {4, 1000}};
 
 /// LayerNorm and RMSNorm, with and without a beta.
 struct Form {
@@ -74,7 +74,7 @@ TEMPLATE_TEST_CASE("layer_norm_forward against fp64", "", float, BFloat16, Float
   using T = TestType;
   const Backend backend = make_test_backend();
   for (const Form& form : kForms) {
-    for (const auto& [n, h] : kSizes) {
+    for (const auto& [n, h] : kNormSizes) {
       for (const double offset : {0.0, 100.0}) {
         CAPTURE(form.name, n, h, offset);
         const Owned<T> x = random_tensor<T>({n, h}, 1, 2, offset), gamma = random_tensor<T>({h}, 2, 1, 1);

@@ -236,7 +236,8 @@ TEST_CASE("divide_by_norm: elements over the norm and epsilon") {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfiniteSum = std::numeric_limits<double>::infinity(),
+                 kNaNSum = std::numeric_limits<double>::quiet_NaN();
 
 struct JudgedStep {
   double square_sum = 16, all = 16, uncounted = 0;
@@ -288,7 +289,7 @@ TEST_CASE("judge_step: norm and clipping factor of one copy's gradient") {
 TEST_CASE("judge_step: skips for what is not finite on any rank") {
   const Backend backend = make_test_backend();
   const std::vector<float> good{4, 1, 0, 0}, bad_gradient{4, 1, 1, 0}, bad_loss{4, 1, 1, 1};
-  for (const double bad : {kInfinity, kNaN}) {
+  for (const double bad : {kInfiniteSum, kNaNSum}) {
     CAPTURE(bad);
     CHECK(judged(backend, {.all = bad}) == bad_gradient);
     CHECK(judged(backend, {.uncounted = bad}) == bad_gradient);
@@ -301,7 +302,7 @@ TEST_CASE("judge_step: skips for what is not finite on any rank") {
   }
   CHECK(judged(backend, {.losses = {}}) == good);
   // This replica's own sum decides nothing: another replica, whose sum is another, must decide the same.
-  CHECK(judged(backend, {.square_sum = kInfinity})[2] == 0);
+  CHECK(judged(backend, {.square_sum = kInfiniteSum})[2] == 0);
   // A norm must be a float and be finite as that; losses and sums need not be floats.
   CHECK(judged(backend, {.all = 1e76}) == good);
   CHECK(judged(backend, {.all = 1e80}) == bad_gradient);

@@ -16,7 +16,7 @@ using namespace megatron::test;
 namespace {
 
 /// Rounds by the draw that row and column of the whole matrix have.
-BFloat16 rounded(float x, std::uint64_t key, std::int64_t row, std::int64_t column) {
+BFloat16 rounded_at(float x, std::uint64_t key, std::int64_t row, std::int64_t column) {
   const PhiloxCounter words =
       philox4x32<7>({static_cast<std::uint32_t>(column / 8), static_cast<std::uint32_t>(row), 0, 0}, key);
   const std::int64_t lane = column % 8;
@@ -47,7 +47,7 @@ TEST_CASE("stochastic rounding: parts of boxes follow their definition") {
           std::int64_t wrong = 0;
           for (std::int64_t i = 0; i < n; ++i) {
             const std::int64_t row = (first + i) / columns, column = (first + i) % columns;
-            wrong += y[i] == rounded(x[i], key, first_row + row, first_column + column) ? 0 : 1;
+            wrong += y[i] == rounded_at(x[i], key, first_row + row, first_column + column) ? 0 : 1;
           }
           CHECK(wrong == 0);
         }

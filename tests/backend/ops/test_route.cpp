@@ -17,25 +17,25 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-struct Sizes {
+struct RouteSizes {
   std::int64_t s, b, experts, top_k;
   std::int64_t rows() const { return s * b; }
 };
 
-constexpr Sizes kSizes[] = {{3, 2, 1, 1}, {5, 1, 2, 1}, {4, 3, 2, 2},  {9, 2, 7, 3},
-                            {6, 3, 8, 2}, {3, 2, 8, 8}, {2, 2, 40, 5}, {70, 2, 65, 33}};
+constexpr RouteSizes kRouteSizes[] = {{3, 2, 1, 1}, {5, 1, 2, 1}, {4, 3, 2, 2},  {9, 2, 7, 3},
+                                      {6, 3, 8, 2}, {3, 2, 8, 8}, {2, 2, 40, 5}, {70, 2, 65, 33}};
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
 /// Results of route_forward, in doubles, and both losses.
-struct Reference {
-  Sizes size;
+struct ReferenceRoutes {
+  RouteSizes size;
   bool renormalize = false;
   Doubles probabilities, log_sums;
 
-  Reference(Sizes s, const Doubles& logits, bool renormalized) : size(s), renormalize(renormalized) {
+  ReferenceRoutes(RouteSizes s, const Doubles& logits, bool renormalized) : size(s), renormalize(renormalized) {
     for (std::int64_t row = 0; row < size.rows(); ++row) {
       const auto first = logits.begin() + row * size.experts, last = first + size.experts;
       const double maximum = *std::max_element(first, last);
@@ -91,7 +91,7 @@ struct Reference {
 
 /// Results of route_forward.
 struct Routed {
-  explicit Routed(Sizes size)
+  explicit Routed(RouteSizes size)
       : probabilities({size.s, size.b, size.experts}, 9.0f),
         gates({size.rows(), size.top_k}, 9.0f),
         log_sums({size.rows()}, 9.0f),
@@ -116,13 +116,13 @@ struct Routed {
 
 TEST_CASE("route_forward: softmax, choice, gates and gaps, biased or not", "[experts]") {
   const Backend backend = make_test_backend();
-  for (const Sizes& size : kSizes) {
+  for (const RouteSizes& size : kRouteSizes) {
     for (const bool biased : {false, true}) {
       for (const bool renormalize : {false, true}) {
         CAPTURE(size.s, size.experts, size.top_k, biased, renormalize);
         const Owned<float> logits = random_tensor({size.rows(), size.experts}, 1, 4, 2);
         const Owned<float> bias = random_tensor({size.experts}, 2, 0.3);
-        const Reference want(size, as_doubles(logits), renormalize);
+        const ReferenceRoutes want(size, as_doubles(logits), renormalize);
         Routed got(size);
         got.run(*backend.ops, logits, biased ? bias.tensor() : ConstTensor(), renormalize);
         CHECK(difference(got.probabilities, want.probabilities, 1e-6) == "");
@@ -168,7 +168,7 @@ TEST_CASE("route_forward: softmax, choice, gates and gaps, biased or not", "[exp
 
 TEST_CASE("route_forward: of equal experts the lowest are chosen, in their order", "[experts]") {
   const Backend backend = make_test_backend();
-  for (const Sizes& size : kSizes) {
+  for (const RouteSizes& size : kRouteSizes) {
     CAPTURE(size.experts, size.top_k);
     Owned<float> logits({size.rows(), size.experts}, 1.5f);
     Routed got(size);
@@ -188,7 +188,7 @@ TEST_CASE("route_forward: of equal experts the lowest are chosen, in their order
 TEST_CASE("route_forward: NaN and infinities choose distinct experts in range", "[experts]") {
   const Backend backend = make_test_backend();
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
-  for (const Sizes& size : kSizes) {
+  for (const RouteSizes& size : kRouteSizes) {
     CAPTURE(size.experts, size.top_k);
     Owned<float> logits = random_tensor({size.rows(), size.experts}, 3);
     for (std::int64_t i = 0; i < size.experts; ++i) logits[i] = nan;
@@ -219,7 +219,7 @@ TEST_CASE("route_forward: NaN and infinities choose distinct experts in range", 
 
 TEST_CASE("route_forward: a chosen expert of probability 0 has a gate of 0", "[experts]") {
   const Backend backend = make_test_backend();
-  const Sizes size{1, 1, 2, 1};
+  const RouteSizes size{1, 1, 2, 1};
   Owned<float> logits({1, 2}, std::vector<float>{0, -200}), bias({2}, std::vector<float>{0, 2});
   Routed got(size);
   got.run(*backend.ops, logits, bias, true);
@@ -230,11 +230,11 @@ TEST_CASE("route_forward: a chosen expert of probability 0 has a gate of 0", "[e
 
 TEST_CASE("route_losses: sums over samples, whole or by parts of the sequence", "[experts]") {
   const Backend backend = make_test_backend();
-  for (const Sizes& size : kSizes) {
+  for (const RouteSizes& size : kRouteSizes) {
     CAPTURE(size.s, size.b, size.experts, size.top_k);
     const Owned<float> logits = random_tensor({size.rows(), size.experts}, 1, 4, 2);
     const Owned<std::int32_t> counts = random_ids(size.b * size.experts, 50, 5);
-    const Reference want(size, as_doubles(logits), false);
+    const ReferenceRoutes want(size, as_doubles(logits), false);
     Routed routed(size);
     routed.run(*backend.ops, logits, {}, false);
     Owned<double> balance({1}, 0.5), z({1}, 0.25), parts({1}), z_parts({1});
@@ -291,7 +291,7 @@ TEST_CASE("route_backward: finite differences of gates, balance and z", "[expert
   struct Scales {
     float balance, z;
   };
-  for (const Sizes& size : kSizes) {
+  for (const RouteSizes& size : kRouteSizes) {
     if (size.experts > 40) continue;
     for (const bool renormalize : {false, true}) {
       for (const Scales& scales : {Scales{0, 0}, Scales{0.7f, 0}, Scales{0, -0.3f}, Scales{1.5f, 0.2f}}) {
@@ -303,7 +303,7 @@ TEST_CASE("route_backward: finite differences of gates, balance and z", "[expert
           Routed routed(size);
           routed.run(*backend.ops, logits, {}, renormalize);
           const auto loss = [&](const Doubles& x) {
-            const Reference reference(size, x, renormalize);
+            const ReferenceRoutes reference(size, x, renormalize);
             const Doubles gates = reference.gates(routed.chosen);
             double sum = static_cast<double>(scales.balance) * reference.balance(counts, sequence) +
                          static_cast<double>(scales.z) * reference.z(sequence);
@@ -330,7 +330,7 @@ TEST_CASE("route_backward: finite differences of gates, balance and z", "[expert
 
 TEST_CASE("route_backward: choices that are no expert's have no gradient", "[experts]") {
   const Backend backend = make_test_backend();
-  const Sizes size{2, 1, 4, 2};
+  const RouteSizes size{2, 1, 4, 2};
   const Owned<float> logits = random_tensor({2, 4}, 1), dgates = random_tensor({2, 2}, 2);
   Routed routed(size);
   routed.run(*backend.ops, logits, {}, true);

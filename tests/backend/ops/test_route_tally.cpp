@@ -12,7 +12,7 @@ using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNoGap = std::numeric_limits<double>::infinity();
 }
 
 TEST_CASE("tally_routes: choices, drops and the least gap add up over calls", "[experts]") {
@@ -20,7 +20,7 @@ TEST_CASE("tally_routes: choices, drops and the least gap add up over calls", "[
   // Two samples of four tokens, each of which chose two of three experts.
   const Owned<std::int32_t> counts({2, 3}, std::vector<std::int32_t>{4, 3, 1, 2, 2, 4});
   const Owned<float> gaps({8}, std::vector<float>{0.5f, 0.25f, 1, NAN, 0.125f, 3, 0.5f, 0.75f});
-  Owned<double> choices({4}, 0.0), least({1}, kInfinity);
+  Owned<double> choices({4}, 0.0), least({1}, kNoGap);
   const auto call = [&](const Owned<float>& of, std::int64_t capacity) {
     backend.ops->tally_routes(
         {.counts = counts, .gaps = of, .capacity = capacity, .choices = choices, .least_gap = least});
@@ -42,11 +42,11 @@ TEST_CASE("tally_routes: gaps of many rows, and none", "[experts]") {
   const std::int64_t experts = 300, rows = 1000;
   const Owned<std::int32_t> counts({1, experts}, 7);
   Owned<float> gaps = random_tensor({rows}, 3, 1, 5);
-  Owned<double> choices({experts + 1}, 1.0), least({1}, kInfinity);
+  Owned<double> choices({experts + 1}, 1.0), least({1}, kNoGap);
   for (const std::int64_t at : {std::int64_t{0}, rows / 2, rows - 1}) {
     Owned<float> with_least = gaps;
     with_least[at] = 1e-7f;
-    least = Owned<double>({1}, kInfinity);
+    least = Owned<double>({1}, kNoGap);
     backend.ops->tally_routes(
         {.counts = counts, .gaps = with_least, .capacity = 5, .choices = choices, .least_gap = least});
     CHECK(least[0] == double{1e-7f});

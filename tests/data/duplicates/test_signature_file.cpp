@@ -9,17 +9,17 @@ namespace megatron::test {
 
 namespace {
 
-using Records = std::vector<std::vector<std::uint64_t>>;
+using FileRecords = std::vector<std::vector<std::uint64_t>>;
 
-void write_records(const std::string& path, const Records& records, std::size_t block_bytes = 64) {
+void write_records(const std::string& path, const FileRecords& records, std::size_t block_bytes = 64) {
   SignatureFileWriter writer(path, 2, block_bytes);
   for (const auto& record : records) writer.append(record);
   writer.finish();
 }
 
-Records read_records(const std::string& path, std::size_t words = 2) {
+FileRecords read_records(const std::string& path, std::size_t words = 2) {
   SignatureFileReader reader(path, words);
-  Records records;
+  FileRecords records;
   for (auto record = reader.next(); !record.empty(); record = reader.next()) {
     records.emplace_back(record.begin(), record.end());
   }
@@ -27,8 +27,8 @@ Records read_records(const std::string& path, std::size_t words = 2) {
   return records;
 }
 
-Records counted(std::uint64_t count) {
-  Records records;
+FileRecords counted(std::uint64_t count) {
+  FileRecords records;
   for (std::uint64_t i = 0; i < count; ++i) records.push_back({i / 3, i});
   return records;
 }
@@ -61,7 +61,7 @@ TEST_CASE("signature file: each damaged byte is found") {
 TEST_CASE("signature file: blocks in each other's place are found") {
   TemporaryFolder folder;
   const std::string path = folder.file("records");
-  write_records(path, Records(8, {5, 5}));  // two blocks of the same records
+  write_records(path, FileRecords(8, {5, 5}));  // two blocks of the same records
   std::string bytes = contents_of(path);
   const std::string first = bytes.substr(40, 72), second = bytes.substr(112, 72);
   bytes.replace(40, 72, second).replace(112, 72, first);
@@ -103,7 +103,7 @@ TEST_CASE("signature file: records of another size or order are refused") {
   require_error(ErrorKind::data, {path, "2 words per record", "3 words were written"},
                 [&] { SignatureFileReader(path, 3); });
   for (const std::size_t wrong : {2, 4}) {  // inside a block, and at the beginning of one
-    Records records = counted(9);
+    FileRecords records = counted(9);
     records[wrong] = {0, 0};
     const std::string unsorted = folder.file("unsorted" + std::to_string(wrong));
     write_records(unsorted, records);

@@ -11,7 +11,7 @@ using namespace megatron::test;
 
 namespace {
 
-std::string packed(const std::string& text) {
+std::string bzip2_of(const std::string& text) {
   std::string out(text.size() + text.size() / 100 + 600, '\0');
   auto bytes = static_cast<unsigned>(out.size());
   REQUIRE(::BZ2_bzBuffToBuffCompress(out.data(), &bytes, const_cast<char*>(text.data()),
@@ -48,8 +48,8 @@ TEST_CASE("bzip2: streams of a file are one text") {
   const TemporaryFolder folder;
   const std::string text = random_text(3'500'000);
   std::string streams;
-  for (std::size_t at = 0; at < text.size(); at += 500'000) streams += packed(text.substr(at, 500'000));
-  const std::string path = written(folder, streams + packed(""));
+  for (std::size_t at = 0; at < text.size(); at += 500'000) streams += bzip2_of(text.substr(at, 500'000));
+  const std::string path = written(folder, streams + bzip2_of(""));
   CHECK(is_bzip2(path));
   CHECK((all_of(path) == text));
   Bzip2Text file(path), known(path, text.size());
@@ -60,15 +60,15 @@ TEST_CASE("bzip2: streams of a file are one text") {
     known.read(at, 1000, part);
     CHECK(part == text.substr(at, 1000));
   }
-  CHECK(all_of(written(folder, packed(""))).empty());
+  CHECK(all_of(written(folder, bzip2_of(""))).empty());
   CHECK(all_of(written(folder, "")).empty());
-  CHECK((all_of(written(folder, packed(std::string(5'000'000, 'z')))) == std::string(5'000'000, 'z')));
+  CHECK((all_of(written(folder, bzip2_of(std::string(5'000'000, 'z')))) == std::string(5'000'000, 'z')));
 }
 
 TEST_CASE("bzip2: the same documents as from the file before it was compressed") {
   const TemporaryFolder folder;
   const std::string lines = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
-  std::ofstream(folder.file("a.jsonl.bz2"), std::ios::binary) << packed(lines);
+  std::ofstream(folder.file("a.jsonl.bz2"), std::ios::binary) << bzip2_of(lines);
   TextCorpus corpus(TextInputs{.paths = {folder.file("a.jsonl.bz2")}, .format = ""});
   REQUIRE(corpus.bytes() == lines.size());
   std::vector<std::string> texts;
@@ -78,7 +78,7 @@ TEST_CASE("bzip2: the same documents as from the file before it was compressed")
 
 TEST_CASE("bzip2: damage is refused with its place") {
   const TemporaryFolder folder;
-  const std::string good = packed(random_text(100'000));
+  const std::string good = bzip2_of(random_text(100'000));
   const auto require_refused = [&](const std::string& contents, const std::vector<std::string>& parts) {
     const std::string path = written(folder, contents);
     require_error(ErrorKind::data, parts, [&] { all_of(path); });

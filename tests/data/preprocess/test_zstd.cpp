@@ -10,7 +10,7 @@ using namespace megatron::test;
 
 namespace {
 
-std::string packed(const std::string& text) {
+std::string zstd_of(const std::string& text) {
   const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context(ZSTD_createCCtx(), ZSTD_freeCCtx);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_contentSizeFlag, 0);
@@ -34,7 +34,7 @@ std::string some_text(std::size_t bytes) {
 TEST_CASE("zstd: any part of the text, forward, back and over") {
   const ShardFolder folder;
   const std::string text = some_text(11 << 20);
-  write_file(folder.file("t.zst"), packed(text.substr(0, 1 << 20)) + packed("") + packed(text.substr(1 << 20)));
+  write_file(folder.file("t.zst"), zstd_of(text.substr(0, 1 << 20)) + zstd_of("") + zstd_of(text.substr(1 << 20)));
   CHECK(is_zstd(folder.file("t.zst")));
   ZstdText zstd(folder.file("t.zst"));
   REQUIRE(zstd.bytes() == text.size());
@@ -55,7 +55,7 @@ TEST_CASE("zstd: the same shards as from the file before it was compressed") {
   std::string lines;
   for (int i = 0; i < 400; ++i) lines += json_line("story " + std::to_string(i) + " " + std::string(i % 90, 'x'));
   write_file(folder.file("a.jsonl"), lines);
-  write_file(folder.file("b.jsonl.zst"), packed(lines));
+  write_file(folder.file("b.jsonl.zst"), zstd_of(lines));
   const PreprocessJob plain = job_of(folder, {"a.jsonl"});
   PreprocessJob compressed = job_of(folder, {"b.jsonl.zst"});
   compressed.output = folder.file("out/q");
@@ -66,7 +66,7 @@ TEST_CASE("zstd: the same shards as from the file before it was compressed") {
 
 TEST_CASE("zstd: damage is named, and nothing is written", "[fault]") {
   const ShardFolder folder;
-  const std::string whole = packed(some_text(3 << 20));
+  const std::string whole = zstd_of(some_text(3 << 20));
   const auto refused = [&](const std::string& bytes, const std::vector<std::string>& parts) {
     write_file(folder.file("a.txt.zst"), bytes);
     require_clean_error(folder, job_of(folder, {"a.txt.zst"}), ErrorKind::data, parts);

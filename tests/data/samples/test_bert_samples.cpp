@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-BertSampleOptions options_of(const json& row) {
+BertSampleOptions bert_options_of(const json& row) {
   return {.first_document = row.at("first"),
           .end_document = row.at("end"),
           .sequence_length = row.at("sequence_length"),
@@ -49,11 +49,11 @@ Fields fields_of(const BertSample& sample) {
           {"truncated", {sample.truncated ? 1 : 0}}};
 }
 
-MemoryCorpus large_corpus() {
+MemoryCorpus large_bert_corpus() {
   return {golden_samples().at("corpora").at("real"), 0};
 }
 
-BertSampleOptions own_options(const MemoryCorpus& corpus, std::int64_t sequence_length) {
+BertSampleOptions own_bert_options(const MemoryCorpus& corpus, std::int64_t sequence_length) {
   return {.end_document = corpus.documents(), .sequence_length = sequence_length, .seed = 9};
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("bert: Megatron's samples, field by field", "[bert]") {
   for (const json& row : golden_samples().at("bert")) {
     INFO(row.at("corpus") << ", length " << row.at("sequence_length") << ", seed " << row.at("seed"));
     MemoryCorpus corpus(golden_samples().at("corpora").at(row.at("corpus").get<std::string>()), 0);
-    const BertSamples samples(corpus.corpus(), corpus.vocabulary(), options_of(row));
+    const BertSamples samples(corpus.corpus(), corpus.vocabulary(), bert_options_of(row));
     REQUIRE(samples.samples() == row.at("samples").get<std::uint64_t>());
     ++cases;
     check_fields(row, [&](std::uint64_t i) {
@@ -95,9 +95,9 @@ TEST_CASE("bert: Megatron's samples, field by field", "[bert]") {
 }
 
 TEST_CASE("bert: a sample is its document's sentences in one order or the other", "[bert]") {
-  MemoryCorpus corpus = large_corpus();
+  MemoryCorpus corpus = large_bert_corpus();
   for (const bool sentence_order : {true, false}) {
-    BertSampleOptions options = own_options(corpus, 600);  // longer than most documents' samples
+    BertSampleOptions options = own_bert_options(corpus, 600);  // longer than most documents' samples
     options.sentence_order = sentence_order;
     options.short_probability = 0;
     const BertSamples samples(corpus.corpus(), corpus.vocabulary(), options);
@@ -136,8 +136,8 @@ TEST_CASE("bert: a sample is its document's sentences in one order or the other"
 }
 
 TEST_CASE("bert: masks follow from the sample's number alone", "[bert]") {
-  MemoryCorpus corpus = large_corpus();
-  const BertSampleOptions options = own_options(corpus, 128);
+  MemoryCorpus corpus = large_bert_corpus();
+  const BertSampleOptions options = own_bert_options(corpus, 128);
   const BertSamples samples(corpus.corpus(), corpus.vocabulary(), options);
   const std::uint64_t n = samples.samples();
   std::vector<BertSample> forward;
@@ -164,9 +164,9 @@ TEST_CASE("bert: masks follow from the sample's number alone", "[bert]") {
 }
 
 TEST_CASE("bert: several threads make the same samples", "[bert]") {
-  MemoryCorpus corpus = large_corpus();
+  MemoryCorpus corpus = large_bert_corpus();
   for (const SentenceOrder order : {SentenceOrder::megatron, SentenceOrder::shuffled}) {
-    BertSampleOptions options = own_options(corpus, 128);
+    BertSampleOptions options = own_bert_options(corpus, 128);
     options.order = order;
     options.wanted_samples = 200;
     const BertSamples samples(corpus.corpus(), corpus.vocabulary(), options);
@@ -188,9 +188,9 @@ TEST_CASE("bert: several threads make the same samples", "[bert]") {
 }
 
 TEST_CASE("bert: masks are whole words, 15 % of tokens, 80/10/10", "[bert]") {
-  MemoryCorpus corpus = large_corpus();
+  MemoryCorpus corpus = large_bert_corpus();
   const MaskedVocabulary vocabulary = corpus.vocabulary();
-  const BertSamples samples(corpus.corpus(), vocabulary, own_options(corpus, 512));
+  const BertSamples samples(corpus.corpus(), vocabulary, own_bert_options(corpus, 512));
   double tokens = 0, masked = 0, as_mask = 0, kept = 0, spans = 0, broken = 0;
   for (std::uint64_t i = 0; i < 40 * samples.samples(); ++i) {
     const BertSample sample = samples.make(i);
@@ -257,8 +257,8 @@ TEST_CASE("bert: draws by the sample's number are evenly spread", "[bert]") {
 
 TEST_CASE("bert: known samples of the program's own order", "[bert]") {
   // Stored: they must stay what they are, on every machine and in every version.
-  MemoryCorpus corpus = large_corpus();
-  const BertSamples samples(corpus.corpus(), corpus.vocabulary(), own_options(corpus, 128));
+  MemoryCorpus corpus = large_bert_corpus();
+  const BertSamples samples(corpus.corpus(), corpus.vocabulary(), own_bert_options(corpus, 128));
   std::uint64_t sum = 0;
   for (std::uint64_t i = 0; i < 300; ++i) {
     for (const auto& [name, values] : fields_of(samples.make(i))) sum = checksum(values, sum);
@@ -267,8 +267,8 @@ TEST_CASE("bert: known samples of the program's own order", "[bert]") {
 }
 
 TEST_CASE("bert: short sequences and incomplete vocabularies are refused", "[bert]") {
-  MemoryCorpus corpus = large_corpus();
-  BertSampleOptions options = own_options(corpus, 5);
+  MemoryCorpus corpus = large_bert_corpus();
+  BertSampleOptions options = own_bert_options(corpus, 5);
   const BertSamples shortest(corpus.corpus(), corpus.vocabulary(), options);
   float masked = 0;  // at least one token, unless the word is longer
   for (std::uint64_t i = 0; i < 50; ++i) {
@@ -309,8 +309,8 @@ std::vector<T> column_of(ConstTensor field, std::int64_t rows, std::int64_t colu
 
 TEST_CASE("bert: fields and loss divisors of a batch with filling samples", "[bert]") {
   constexpr std::int64_t kRows = 40;
-  MemoryCorpus corpus = large_corpus();
-  BertSamples samples(corpus.corpus(), corpus.vocabulary(), own_options(corpus, kRows));
+  MemoryCorpus corpus = large_bert_corpus();
+  BertSamples samples(corpus.corpus(), corpus.vocabulary(), own_bert_options(corpus, kRows));
   REQUIRE(samples.terms() == 2);
   const BatchLayout layout{.fields = {std::begin(kBertFields), std::end(kBertFields)},
                            .sizes = {.rows = {kRows}, .samples = 4}};
@@ -335,8 +335,8 @@ TEST_CASE("bert: fields and loss divisors of a batch with filling samples", "[be
 }
 
 TEST_CASE("bert: what is shown has the masked places with what was there", "[bert]") {
-  MemoryCorpus corpus = large_corpus();
-  BertSamples samples(corpus.corpus(), corpus.vocabulary(), own_options(corpus, 40));
+  MemoryCorpus corpus = large_bert_corpus();
+  BertSamples samples(corpus.corpus(), corpus.vocabulary(), own_bert_options(corpus, 40));
   const BertSample sample = samples.make(3);
   const std::vector<NamedTokens> shown = samples.show(3);
   REQUIRE(shown.size() == 5);
@@ -350,8 +350,8 @@ TEST_CASE("bert: what is shown has the masked places with what was there", "[ber
 }
 
 TEST_CASE("bert: the samples of one pass are counted also where there are none", "[bert]") {
-  MemoryCorpus corpus = large_corpus();
-  BertSampleOptions options = own_options(corpus, 40);
+  MemoryCorpus corpus = large_bert_corpus();
+  BertSampleOptions options = own_bert_options(corpus, 40);
   CHECK(BertSamples::samples_of_a_pass(corpus.corpus(), options) ==
         BertSamples(corpus.corpus(), corpus.vocabulary(), options).samples());
   options.order = SentenceOrder::megatron;

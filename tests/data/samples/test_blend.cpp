@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-const json& golden() {
+const json& golden_blend() {
   static const json file = [] {
     std::ifstream stream(MEGATRON_GOLDEN_FOLDER "/blend.json");
     return json::parse(stream);
@@ -73,7 +73,7 @@ struct Mixture {
 
 TEST_CASE("blend: every choice is Megatron's, by numpy") {
   bool one_that_fusing_would_change = false;
-  for (const json& c : golden()) {
+  for (const json& c : golden_blend()) {
     INFO(c.at("weights").dump());
     const std::vector<double> weights = normalised_weights(c.at("weights").get<std::vector<double>>());
     const auto samples = c.at("samples").get<std::uint64_t>();

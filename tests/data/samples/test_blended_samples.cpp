@@ -9,9 +9,9 @@ using namespace megatron;
 namespace {
 
 /// Sample i of set n is the token 100 n + i.
-class Numbers final : public Samples {
+class NumberedSamples final : public Samples {
  public:
-  Numbers(std::int32_t set, std::optional<double> count) : set_(set), count_(count) {}
+  NumberedSamples(std::int32_t set, std::optional<double> count) : set_(set), count_(count) {}
   std::uint64_t samples() const override { return 10; }
   std::string description() const override { return "numbers"; }
   void make(std::uint64_t sample, const SampleColumn& to, std::span<double> counts) override {
@@ -31,7 +31,7 @@ class Numbers final : public Samples {
 BlendedSamples blend_of(std::array<std::optional<double>, 2> counts) {
   std::vector<BlendedSamples::Part> parts(2);
   for (std::size_t i = 0; i < 2; ++i) {
-    parts[i] = {std::make_unique<Numbers>(static_cast<std::int32_t>(i), counts[i]), i == 0 ? 0.75 : 0.25,
+    parts[i] = {std::make_unique<NumberedSamples>(static_cast<std::int32_t>(i), counts[i]), i == 0 ? 0.75 : 0.25,
                 i == 0 ? "one" : "two"};
   }
   return {std::move(parts), 40};

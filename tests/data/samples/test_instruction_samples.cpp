@@ -30,7 +30,7 @@ Instruction asked(std::string_view prompt, std::string_view completion) {
   return {{prompt, false, false}, {completion, true, false}};
 }
 
-BatchLayout layout_of(std::int64_t rows, std::int64_t samples) {
+BatchLayout instruction_layout(std::int64_t rows, std::int64_t samples) {
   return {.fields = {{.name = "tokens", .view = &Rows::tokens},
                      {.name = "targets", .view = &Rows::targets},
                      {.name = "loss weights", .view = &Rows::weights, .type = DType::f32},
@@ -53,7 +53,7 @@ TEST_CASE("instructions: two packed examples and padding, written out by hand") 
   REQUIRE(examples->samples() == 1);
   InstructionSamples samples(examples, InstructionSamples::Order::sequential, 5);
   BatchReader reader(
-      samples, layout_of(7, 1), {.most_samples = 1},
+      samples, instruction_layout(7, 1), {.most_samples = 1},
       [](std::int64_t step) { return GlobalBatch{.samples = step == 0 ? 1 : 0}; }, 0);
   const StepBatch& batch = reader.next();
   const Rows& rows = batch.micro_batches.at(0).main;

@@ -24,7 +24,7 @@ std::shared_ptr<EncodedExamples> encoded(std::int64_t columns, const std::vector
   return result;
 }
 
-BatchLayout layout_of(std::int64_t samples, std::int64_t columns) {
+BatchLayout labelled_layout(std::int64_t samples, std::int64_t columns) {
   return {.fields = {{.name = "tokens", .view = &Rows::tokens},
                      {.name = "types", .view = &Rows::types},
                      {.name = "lengths", .view = &Rows::lengths, .shape = FieldShape::samples},
@@ -32,7 +32,7 @@ BatchLayout layout_of(std::int64_t samples, std::int64_t columns) {
           .sizes = {.rows = {8}, .samples = samples * columns, .columns = columns}};
 }
 
-std::vector<std::int32_t> values(const ConstTensor& tensor) {
+std::vector<std::int32_t> ids_in(const ConstTensor& tensor) {
   const auto* const first = static_cast<const std::int32_t*>(tensor.data());
   return {first, first + tensor.elements()};
 }
@@ -42,7 +42,7 @@ using Ids = std::vector<std::int32_t>;
 /// Column `column` of [s, b].
 Ids column(const ConstTensor& tensor, std::int64_t column) {
   Ids ids;
-  const Ids all = values(tensor);
+  const Ids all = ids_in(tensor);
   for (auto i = static_cast<std::size_t>(column); i < all.size(); i += static_cast<std::size_t>(tensor.dim(1))) {
     ids.push_back(all[i]);
   }
@@ -58,7 +58,7 @@ TEST_CASE("labelled samples: a text and a pair and a pair cut at its longer text
   LabelledSamples samples(examples, LabelledSamples::Order::sequential, 7);
   CHECK(samples.samples() == 4);
   BatchReader reader(
-      samples, layout_of(4, 1), {.most_samples = 4},
+      samples, labelled_layout(4, 1), {.most_samples = 4},
       [](std::int64_t step) { return GlobalBatch{.samples = step == 0 ? 4 : 0}; }, 0);
   const StepBatch& batch = reader.next();
   CHECK(batch.loss_counts == std::vector<double>{4});
@@ -71,8 +71,8 @@ TEST_CASE("labelled samples: a text and a pair and a pair cut at its longer text
   CHECK(column(rows.tokens, 2) == Ids{kCls, 'a', 'b', 'c', kSep, 'x', 'y', kSep});
   CHECK(column(rows.types, 2) == Ids{0, 0, 0, 0, 0, 1, 1, 1});
   CHECK(column(rows.tokens, 3) == Ids{kCls, kSep, kSep, kPad, kPad, kPad, kPad, kPad});
-  CHECK(values(rows.lengths) == Ids{4, 6, 8, 3});
-  CHECK(values(rows.labels) == Ids{1, 0, 2, 1});
+  CHECK(ids_in(rows.lengths) == Ids{4, 6, 8, 3});
+  CHECK(ids_in(rows.labels) == Ids{1, 0, 2, 1});
 }
 
 TEST_CASE("labelled samples: a question's choices are columns with one label") {
@@ -80,7 +80,7 @@ TEST_CASE("labelled samples: a question's choices are columns with one label") {
   LabelledSamples samples(examples, LabelledSamples::Order::sequential, 7);
   // Two data ranks, micro-batches of one question: the second rank's is the second question; a third only fills.
   BatchReader reader(
-      samples, layout_of(1, 2), {.most_samples = 4, .data_rank = 1, .data_size = 2},
+      samples, labelled_layout(1, 2), {.most_samples = 4, .data_rank = 1, .data_size = 2},
       [](std::int64_t step) { return GlobalBatch{.samples = step == 0 ? 4 : 0, .padding = 1}; }, 0);
   const StepBatch& batch = reader.next();
   REQUIRE(batch.micro_batches.size() == 2);
@@ -91,9 +91,9 @@ TEST_CASE("labelled samples: a question's choices are columns with one label") {
   CHECK(fourth.first_sample == 6);
   CHECK(column(second.main.tokens, 0) == Ids{kCls, 'r', kSep, 'c', kSep, kPad, kPad, kPad});
   CHECK(column(second.main.tokens, 1) == Ids{kCls, 'r', kSep, kSep, kPad, kPad, kPad, kPad});
-  CHECK(values(second.main.lengths) == Ids{5, 4});
-  CHECK(values(second.main.labels) == Ids{0});
-  CHECK(values(fourth.main.labels) == Ids{-1});
+  CHECK(ids_in(second.main.lengths) == Ids{5, 4});
+  CHECK(ids_in(second.main.labels) == Ids{0});
+  CHECK(ids_in(fourth.main.labels) == Ids{-1});
 }
 
 TEST_CASE("labelled samples: what is held in memory is counted") {

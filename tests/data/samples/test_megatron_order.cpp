@@ -20,7 +20,7 @@ using Numbers = std::vector<std::uint64_t>;
 
 namespace {
 
-const json& golden() {
+const json& golden_order() {
   static const json file = [] {
     std::ifstream stream(MEGATRON_GOLDEN_FOLDER "/megatron_order.json");
     return json::parse(stream);
@@ -77,7 +77,7 @@ std::uint64_t checksum(const Numbers& values) {
 }  // namespace
 
 TEST_CASE("megatron: numpy's draws, permutations and half-even splits", "[megatron]") {
-  for (const json& row : golden().at("draws")) {
+  for (const json& row : golden_order().at("draws")) {
     NumpyRandom random(row.at("seed").get<std::uint32_t>());
     for (std::size_t i = 0; i < row.at("largest").size(); ++i) {
       const auto largest = row.at("largest")[i].get<std::uint64_t>();
@@ -85,7 +85,7 @@ TEST_CASE("megatron: numpy's draws, permutations and half-even splits", "[megatr
       for (const json& value : row.at("values")[i]) CHECK(random.up_to(largest) == value.get<std::uint64_t>());
     }
   }
-  for (const json& row : golden().at("permutations")) {
+  for (const json& row : golden_order().at("permutations")) {
     Numbers numbers(row.at("of").size());
     std::iota(numbers.begin(), numbers.end(), 0);
     NumpyRandom(row.at("seed").get<std::uint32_t>()).shuffle(std::span(numbers));
@@ -99,7 +99,7 @@ TEST_CASE("megatron: numpy's draws, permutations and half-even splits", "[megatr
   std::iota(ten.begin(), ten.end(), 0);
   NumpyRandom(0).shuffle(std::span(ten));
   CHECK(ten == Numbers{2, 8, 4, 9, 1, 6, 7, 3, 0, 5});
-  for (const json& row : golden().at("splits")) {
+  for (const json& row : golden_order().at("splits")) {
     INFO(row);
     auto shares = json::parse("[" + row.at("split").get<std::string>() + "]").get<std::vector<double>>();
     shares.resize(3);
@@ -110,7 +110,7 @@ TEST_CASE("megatron: numpy's draws, permutations and half-even splits", "[megatr
 
 TEST_CASE("megatron: the three indices and the samples' tokens on odd corpora", "[megatron]") {
   int separate = 0, repeated = 0, by_sums = 0;
-  for (const json& row : golden().at("orders")) {
+  for (const json& row : golden_order().at("orders")) {
     INFO(row.at("name"));
     const Numbers starts = starts_of(row.at("lengths"));
     const auto s = row.at("sequence_length").get<std::int64_t>();

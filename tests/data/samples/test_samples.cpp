@@ -295,11 +295,11 @@ TEST_CASE("print_samples: JSON lines in the order of training", "[batches]") {
   std::string line;
   for (std::uint64_t sample = 18; sample < 22; ++sample) {
     REQUIRE(std::getline(lines, line));
-    const auto json = nlohmann::json::parse(line);
-    CHECK(json["sample"] == sample);
-    REQUIRE(json["tokens"].size() == 6);
-    for (std::uint64_t i = 0; i < 6; ++i) CHECK(json["tokens"][i] == order.first_token_of(sample) + i);
-    CHECK(json["text"] == fmt::format("from {}", order.first_token_of(sample)));
+    const auto printed_line = nlohmann::json::parse(line);
+    CHECK(printed_line["sample"] == sample);
+    REQUIRE(printed_line["tokens"].size() == 6);
+    for (std::uint64_t i = 0; i < 6; ++i) CHECK(printed_line["tokens"][i] == order.first_token_of(sample) + i);
+    CHECK(printed_line["text"] == fmt::format("from {}", order.first_token_of(sample)));
   }
   CHECK_FALSE(std::getline(lines, line));
 }

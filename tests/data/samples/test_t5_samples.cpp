@@ -10,7 +10,7 @@ using nlohmann::json;
 
 namespace {
 
-T5SampleOptions options_of(const json& row) {
+T5SampleOptions t5_options_of(const json& row) {
   return {.first_document = row.at("first"),
           .end_document = row.at("end"),
           .sequence_length = row.at("sequence_length"),
@@ -45,11 +45,11 @@ Fields fields_of(const T5Sample& sample) {
           {"dec_mask", mask_of(sample.tokens, sample.length)}};
 }
 
-MemoryCorpus large_corpus(std::int32_t sentinels = 100) {
+MemoryCorpus large_t5_corpus(std::int32_t sentinels = 100) {
   return {golden_samples().at("corpora").at("real"), sentinels};
 }
 
-T5SampleOptions own_options(const MemoryCorpus& corpus, std::int64_t sequence_length, std::int64_t decoder_length) {
+T5SampleOptions own_t5_options(const MemoryCorpus& corpus, std::int64_t sequence_length, std::int64_t decoder_length) {
   return {.end_document = corpus.documents(),
           .sequence_length = sequence_length,
           .decoder_length = decoder_length,
@@ -89,7 +89,7 @@ TEST_CASE("t5: Megatron's samples, field by field", "[t5]") {
   for (const json& row : golden_samples().at("t5")) {
     INFO(row.at("corpus") << ", length " << row.at("sequence_length") << ", seed " << row.at("seed"));
     MemoryCorpus corpus(golden_samples().at("corpora").at(row.at("corpus").get<std::string>()), row.at("sentinels"));
-    const T5Samples samples(corpus.corpus(), corpus.vocabulary(), options_of(row));
+    const T5Samples samples(corpus.corpus(), corpus.vocabulary(), t5_options_of(row));
     REQUIRE(samples.samples() == row.at("samples").get<std::uint64_t>());
     ++cases;
     check_fields(row, [&](std::uint64_t i) {
@@ -103,12 +103,12 @@ TEST_CASE("t5: Megatron's samples, field by field", "[t5]") {
 
 TEST_CASE("t5: encoder and targets together are the text", "[t5]") {
   for (const std::int32_t step : {1, -1}) {
-    MemoryCorpus corpus = large_corpus();
+    MemoryCorpus corpus = large_t5_corpus();
     SpecialIds& ids = corpus.special_ids();
     if (step == -1) ids.first_sentinel += ids.sentinels - 1;
     ids.sentinel_step = step;
     const MaskedVocabulary vocabulary = corpus.vocabulary();
-    const T5Samples samples(corpus.corpus(), vocabulary, own_options(corpus, 512, 140));
+    const T5Samples samples(corpus.corpus(), vocabulary, own_t5_options(corpus, 512, 140));
     double masked = 0, tokens = 0;
     for (std::uint64_t i = 0; i < 5 * samples.samples(); ++i) {
       const T5Sample sample = samples.make(i);
@@ -135,8 +135,8 @@ TEST_CASE("t5: encoder and targets together are the text", "[t5]") {
 
 TEST_CASE("t5: spans that do not fit are left out, or refused in Megatron's order", "[t5]") {
   for (const bool few_sentinels : {true, false}) {
-    MemoryCorpus corpus = large_corpus(few_sentinels ? 3 : 100);
-    T5SampleOptions options = own_options(corpus, 256, few_sentinels ? 100 : 20);
+    MemoryCorpus corpus = large_t5_corpus(few_sentinels ? 3 : 100);
+    T5SampleOptions options = own_t5_options(corpus, 256, few_sentinels ? 100 : 20);
     const T5Samples samples(corpus.corpus(), corpus.vocabulary(), options);
     std::int32_t longest = 0, most_spans = 0;
     for (std::uint64_t i = 0; i < samples.samples(); ++i) {
@@ -162,9 +162,9 @@ TEST_CASE("t5: spans that do not fit are left out, or refused in Megatron's orde
 }
 
 TEST_CASE("t5: what masks need is what they take where all fits", "[t5]") {
-  MemoryCorpus corpus = large_corpus(), few = large_corpus(3);
-  const T5Samples roomy(corpus.corpus(), corpus.vocabulary(), own_options(corpus, 256, 140));
-  const T5Samples tight(few.corpus(), few.vocabulary(), own_options(few, 256, 10));
+  MemoryCorpus corpus = large_t5_corpus(), few = large_t5_corpus(3);
+  const T5Samples roomy(corpus.corpus(), corpus.vocabulary(), own_t5_options(corpus, 256, 140));
+  const T5Samples tight(few.corpus(), few.vocabulary(), own_t5_options(few, 256, 10));
   std::uint64_t most_spans = 0, most_tokens = 0;
   double spans = 0;
   for (std::uint64_t i = 0; i < roomy.samples(); ++i) {
@@ -186,9 +186,9 @@ TEST_CASE("t5: what masks need is what they take where all fits", "[t5]") {
 
 TEST_CASE("t5: known samples of the program's own order", "[t5]") {
   // Stored: they must stay what they are, on every machine and in every version.
-  MemoryCorpus corpus = large_corpus();
-  const T5Samples samples(corpus.corpus(), corpus.vocabulary(), own_options(corpus, 128, 64));
-  const T5Samples again(corpus.corpus(), corpus.vocabulary(), own_options(corpus, 128, 64));
+  MemoryCorpus corpus = large_t5_corpus();
+  const T5Samples samples(corpus.corpus(), corpus.vocabulary(), own_t5_options(corpus, 128, 64));
+  const T5Samples again(corpus.corpus(), corpus.vocabulary(), own_t5_options(corpus, 128, 64));
   std::uint64_t sum = 0, backwards = 0;
   for (std::uint64_t i = 0; i < 300; ++i) {
     for (const auto& [name, values] : fields_of(samples.make(i))) sum = checksum(values, sum);
@@ -199,15 +199,15 @@ TEST_CASE("t5: known samples of the program's own order", "[t5]") {
 }
 
 TEST_CASE("t5: short sequences and incomplete vocabularies are refused", "[t5]") {
-  MemoryCorpus corpus = large_corpus(), without = large_corpus(0);
-  T5SampleOptions options = own_options(corpus, 4, 3);
+  MemoryCorpus corpus = large_t5_corpus(), without = large_t5_corpus(0);
+  T5SampleOptions options = own_t5_options(corpus, 4, 3);
   CHECK(T5Samples(corpus.corpus(), corpus.vocabulary(), options).make(3).length <= 3);
   require_error(ErrorKind::data, {"lacks a token that T5's samples need"},
                 [&] { T5Samples(without.corpus(), without.vocabulary(), options); });
   options.sequence_length = 3;
   require_error(ErrorKind::configuration, {"model.sequence_length = 3 is too short"},
                 [&] { T5Samples(corpus.corpus(), corpus.vocabulary(), options); });
-  options = own_options(corpus, 4, 2);
+  options = own_t5_options(corpus, 4, 2);
   require_error(ErrorKind::configuration, {"model.decoder_sequence_length = 2 has no room"},
                 [&] { T5Samples(corpus.corpus(), corpus.vocabulary(), options); });
 }

@@ -1,4 +1,5 @@
-// Shared by the tests of the GPT-2 tokenizer: the small vocabulary of tests/golden/bpe, and text of all kinds.
+// Shared by the tests of tokenizers: the small vocabulary of tests/golden/bpe, the files of other kinds, and text of
+// all kinds.
 #pragma once
 
 #include <cstdlib>
@@ -18,6 +19,13 @@ namespace megatron::test {
 inline std::string golden_file(const std::string& name) {
   return std::string(MEGATRON_GOLDEN_FOLDER) + "/bpe/" + name;
 }
+
+inline std::string kind_file(const std::string& name) {
+  return MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + name;
+}
+
+/// The character that pieces have in place of a space.
+inline const std::string kMark = "\u2581";
 
 inline std::unique_ptr<Tokenizer> small_tokenizer() {
   return make_tokenizer({"gpt2", golden_file(kVocabFile), golden_file(kMergeFile)});

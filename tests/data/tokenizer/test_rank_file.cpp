@@ -16,10 +16,6 @@ using nlohmann::json;
 
 namespace {
 
-std::string kind_file(const std::string& name) {
-  return MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + name;
-}
-
 const std::string kFiles[] = {"qwen.tiktoken", "tekken.json"};
 
 }  // namespace

@@ -21,11 +21,7 @@ using nlohmann::json;
 
 namespace {
 
-const char* const kKinds[] = {"spm_t5", "spm_bytes", "spm_llama", "spm_bpe"};
-
-std::string kind_file(const std::string& name) {
-  return MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + name;
-}
+const char* const kSentencePieceKinds[] = {"spm_t5", "spm_bytes", "spm_llama", "spm_bpe"};
 
 std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -48,18 +44,17 @@ std::string piece(const std::string& text, PieceType type = PieceType::normal, f
   return field(1, field(1, text) + "\x15" + bits + integer(3, static_cast<std::uint64_t>(type)));
 }
 
-const std::string kMark = "\u2581";
 const std::string kFirst =
     piece("<pad>", PieceType::control) + piece("</s>", PieceType::control) + piece("<unk>", PieceType::unknown);
-const std::string kSmall = kFirst + piece(kMark, PieceType::normal, -3) + piece("a", PieceType::normal, -4) +
-                           piece(kMark + "ab", PieceType::normal, -5) + piece("b", PieceType::normal, -4);
+const std::string kSmallModel = kFirst + piece(kMark, PieceType::normal, -3) + piece("a", PieceType::normal, -4) +
+                                piece(kMark + "ab", PieceType::normal, -5) + piece("b", PieceType::normal, -4);
 
 /// A model of these bytes.
-struct Small {
+struct SmallSentencePiece {
   TemporaryFolder folder;
   std::unique_ptr<Tokenizer> tokenizer;
 
-  explicit Small(const std::string& bytes = kSmall, std::int64_t extra_ids = 0) {
+  explicit SmallSentencePiece(const std::string& bytes = kSmallModel, std::int64_t extra_ids = 0) {
     write_file(folder.file("small.model"), bytes);
     tokenizer = make_tokenizer({"sentencepiece", folder.file("small.model"), "", extra_ids});
   }
@@ -73,7 +68,7 @@ using Ids = std::vector<std::int32_t>;
 }  // namespace
 
 TEST_CASE("SentencePiece: the ids that its library gives", "[sentence_piece]") {
-  for (const std::string kind : kKinds) {
+  for (const std::string kind : kSentencePieceKinds) {
     INFO(kind);
     const json cases = json::parse(std::ifstream(kind_file(kind + ".cases.json")));
     REQUIRE(cases.size() == 100);
@@ -114,7 +109,7 @@ TEST_CASE("SentencePiece: T5's special ids, and sentinels that count down", "[se
 
 TEST_CASE("SentencePiece: mT5's sentinels are pieces that begin words", "[sentence_piece]") {
   const auto sentinel = [](const char* name) { return piece(kMark + name, PieceType::user_defined); };
-  const Small small(kSmall + sentinel("<extra_id_1>") + sentinel("<extra_id_0>"));
+  const SmallSentencePiece small(kSmallModel + sentinel("<extra_id_1>") + sentinel("<extra_id_0>"));
   const SpecialIds special = small.tokenizer->special_ids();
   CHECK(special.sentinels == 2);
   CHECK(special.first_sentinel == 8);
@@ -123,7 +118,7 @@ TEST_CASE("SentencePiece: mT5's sentinels are pieces that begin words", "[senten
 }
 
 TEST_CASE("SentencePiece: pieces that begin words, and special tokens", "[sentence_piece]") {
-  const Small small(kSmall, 2);
+  const SmallSentencePiece small(kSmallModel, 2);
   CHECK(small.tokenizer->continues() == std::vector<std::uint8_t>{0, 0, 1, 0, 1, 0, 1, 0, 0});
   CHECK(small.ids("ab a  xb") == Ids{5, 3, 4, 3, 2, 6});
   CHECK(small.ids("</s>") == Ids{3, 2});
@@ -152,7 +147,7 @@ TEST_CASE("SentencePiece: the tokenizer of a model's folder", "[sentence_piece]"
 TEST_CASE("SentencePiece: the tokens of added_tokens.json follow the pieces", "[sentence_piece]") {
   const TemporaryFolder folder;
   const std::string before = folder.path() + "/", long_name = "<" + std::string(200, 'x') + ">";
-  write_file(folder.file(kSentencePieceFile), kSmall);
+  write_file(folder.file(kSentencePieceFile), kSmallModel);
   const auto made = [&](const json& added, const json& config, std::int64_t rows = 0) {
     write_file(folder.file(kAddedTokensFile), added.dump());
     write_file(folder.file(kTokenizerConfigFile), config.dump());
@@ -240,7 +235,7 @@ TEST_CASE("SentencePiece: a space after a special token, as \"legacy\" says", "[
 
 TEST_CASE("SentencePiece: a kept model ignores the files next to it", "[sentence_piece]") {
   const TemporaryFolder folder;
-  write_file(folder.file(kSentencePieceFile), kSmall);
+  write_file(folder.file(kSentencePieceFile), kSmallModel);
   const auto plain = make_tokenizer({"sentencepiece", folder.file(kSentencePieceFile), ""});
   write_file(folder.file(kAddedTokensFile), R"({"<of another>": 7})");
   write_file(folder.file(kTokenizerConfigFile), R"({"legacy": false})");
@@ -249,7 +244,7 @@ TEST_CASE("SentencePiece: a kept model ignores the files next to it", "[sentence
 
 TEST_CASE("SentencePiece: what is wrong in the files next to a model", "[sentence_piece][fault]") {
   const TemporaryFolder folder;
-  write_file(folder.file(kSentencePieceFile), kSmall);
+  write_file(folder.file(kSentencePieceFile), kSmallModel);
   const auto refused = [&](const char* name, const std::string& contents, const std::string& part) {
     write_file(folder.file(name), contents);
     require_error(ErrorKind::data, {folder.file(name), part},
@@ -276,7 +271,7 @@ TEST_CASE("SentencePiece: what is wrong in the files next to a model", "[sentenc
 
 TEST_CASE("SentencePiece: any bytes give ids of the vocabulary", "[sentence_piece]") {
   Draw draw(5);
-  for (const std::string kind : kKinds) {
+  for (const std::string kind : kSentencePieceKinds) {
     const auto tokenizer = make_tokenizer({"sentencepiece", kind_file(kind + ".model"), ""});
     const auto encoder = tokenizer->make_encoder();
     for (int i = 0; i < 300; ++i) {
@@ -299,34 +294,34 @@ TEST_CASE("SentencePiece: what is wrong in a model", "[sentence_piece][fault]") 
       {good.substr(0, 100), {"cut off"}},
       {"{\"model\": 1}", {"no model of SentencePiece"}},
       {piece("</s>", PieceType::control) + piece("a"), {"no unknown piece"}},
-      {kSmall + piece("<u>", PieceType::unknown), {"two unknown pieces, 2 and 7"}},
+      {kSmallModel + piece("<u>", PieceType::unknown), {"two unknown pieces, 2 and 7"}},
       {piece("<unk>", PieceType::unknown) + piece("</s>"), {"no control piece \"</s>\""}},
-      {kSmall + piece("ab\xff"), {"piece 7 is not UTF-8"}},
-      {kSmall + piece(std::string("a\0b", 3)), {"piece 7 is not UTF-8, or has a NUL"}},
-      {kSmall + piece(""), {"piece 7 has 0 bytes"}},
-      {kSmall + piece("a"), {"\"a\" is there twice, with ids 4 and 7"}},
-      {kSmall + piece("c", static_cast<PieceType>(9)), {"piece 7 has the unknown type 9"}},
-      {kSmall + piece("c", PieceType::normal, std::nanf("")), {"piece 7 has the score nan"}},
-      {kSmall + field(2, integer(3, 3)), {"model type word"}},
-      {kSmall + field(2, integer(3, 4)), {"model type char"}},
-      {kSmall + field(2, integer(3, 7)), {"model type 7, which SentencePiece does not have"}},
-      {kSmall + field(2, integer(24, 1)), {"treat_whitespace_as_suffix"}},
-      {kSmall + field(3, integer(5, 0)), {"escape_whitespaces"}},
-      {kSmall + field(2, integer(35, 1)), {"lacks the piece of byte 0"}},
-      {kSmall + piece("<0x41>", PieceType::byte), {"the piece \"<0x41>\" cannot stand for a byte"}},
-      {kSmall + map, {"table of characters is damaged"}},
-      {kSmall + field(5, field(2, "12345678901")), {"table of characters is damaged"}},
+      {kSmallModel + piece("ab\xff"), {"piece 7 is not UTF-8"}},
+      {kSmallModel + piece(std::string("a\0b", 3)), {"piece 7 is not UTF-8, or has a NUL"}},
+      {kSmallModel + piece(""), {"piece 7 has 0 bytes"}},
+      {kSmallModel + piece("a"), {"\"a\" is there twice, with ids 4 and 7"}},
+      {kSmallModel + piece("c", static_cast<PieceType>(9)), {"piece 7 has the unknown type 9"}},
+      {kSmallModel + piece("c", PieceType::normal, std::nanf("")), {"piece 7 has the score nan"}},
+      {kSmallModel + field(2, integer(3, 3)), {"model type word"}},
+      {kSmallModel + field(2, integer(3, 4)), {"model type char"}},
+      {kSmallModel + field(2, integer(3, 7)), {"model type 7, which SentencePiece does not have"}},
+      {kSmallModel + field(2, integer(24, 1)), {"treat_whitespace_as_suffix"}},
+      {kSmallModel + field(3, integer(5, 0)), {"escape_whitespaces"}},
+      {kSmallModel + field(2, integer(35, 1)), {"lacks the piece of byte 0"}},
+      {kSmallModel + piece("<0x41>", PieceType::byte), {"the piece \"<0x41>\" cannot stand for a byte"}},
+      {kSmallModel + map, {"table of characters is damaged"}},
+      {kSmallModel + field(5, field(2, "12345678901")), {"table of characters is damaged"}},
       // Field 0x20000003: a normalizer for readers that drop the bit above 32.
-      {kSmall + "\x9A\x80\x80\x80\x10" + map.substr(1), {"no model of SentencePiece"}},
-      {kSmall + std::string("\x02\0", 2), {"no model of SentencePiece"}},
-      {kSmall + field(4, field(1, field(1, "ab") + field(2, "ab"))), {"texts to test itself"}},
+      {kSmallModel + "\x9A\x80\x80\x80\x10" + map.substr(1), {"no model of SentencePiece"}},
+      {kSmallModel + std::string("\x02\0", 2), {"no model of SentencePiece"}},
+      {kSmallModel + field(4, field(1, field(1, "ab") + field(2, "ab"))), {"texts to test itself"}},
   };
   for (const Case& c : cases) {
     INFO(c.parts.back());
-    require_error(ErrorKind::data, c.parts, [&] { Small spoilt(c.bytes); });
+    require_error(ErrorKind::data, c.parts, [&] { SmallSentencePiece spoilt(c.bytes); });
   }
   require_error(ErrorKind::data, {"<extra_id_1> is an ordinary piece"},
-                [&] { Small spoilt(kSmall + piece("<extra_id_1>"), 2); });
+                [&] { SmallSentencePiece spoilt(kSmallModel + piece("<extra_id_1>"), 2); });
   const auto refused = [](const TokenizerChoice& choice, const std::vector<std::string>& parts) {
     require_error(ErrorKind::configuration, parts, [&] { make_tokenizer(choice); });
   };
@@ -336,25 +331,27 @@ TEST_CASE("SentencePiece: what is wrong in a model", "[sentence_piece][fault]") 
 }
 
 TEST_CASE("SentencePiece: a first sentinel with id 0 is the only one", "[sentence_piece]") {
-  const Small small(piece("<extra_id_0>", PieceType::control) + kSmall);
+  const SmallSentencePiece small(piece("<extra_id_0>", PieceType::control) + kSmallModel);
   CHECK(small.tokenizer->special_ids().first_sentinel == 0);
   CHECK(small.tokenizer->special_ids().sentinels == 1);
   CHECK(small.tokenizer->continues() == std::vector<std::uint8_t>{0, 0, 0, 1, 0, 1, 0, 1});
-  const Small two(piece("<extra_id_1>", PieceType::control) + piece("<extra_id_0>", PieceType::control) + kSmall);
+  const SmallSentencePiece two(piece("<extra_id_1>", PieceType::control) + piece("<extra_id_0>", PieceType::control) +
+                               kSmallModel);
   CHECK(two.tokenizer->special_ids().sentinels == 2);
   CHECK(two.tokenizer->special_ids().sentinel_step == -1);
   CHECK(two.tokenizer->continues().size() == 9);
 }
 
 TEST_CASE("SentencePiece: user-defined and unused pieces of a unigram model", "[sentence_piece]") {
-  const Small small(kSmall + piece("abc", PieceType::user_defined) + piece("ab", PieceType::user_defined) +
-                    piece("c", PieceType::normal, -2) + piece("bb", PieceType::unused));
+  const SmallSentencePiece small(kSmallModel + piece("abc", PieceType::user_defined) +
+                                 piece("ab", PieceType::user_defined) + piece("c", PieceType::normal, -2) +
+                                 piece("bb", PieceType::unused));
   CHECK(small.ids("xabcab bb") == Ids{3, 2, 7, 8, 3, 6, 6});
   CHECK(small.ids("ab abc") == Ids{3, 8, 3, 7});
   CHECK(small.ids("aab") == Ids{3, 4, 8});
-  std::string nested = kSmall;
+  std::string nested = kSmallModel;
   for (std::size_t i = 0; i < 70; ++i) nested += piece(std::string(i + 2, 'a'), PieceType::user_defined);
-  CHECK(Small(nested).ids(std::string(150, 'a')) == Ids{3, 15, 74, 76});
+  CHECK(SmallSentencePiece(nested).ids(std::string(150, 'a')) == Ids{3, 15, 74, 76});
 }
 
 TEST_CASE("SentencePiece: BPE merges by score, and unused pieces fall apart", "[sentence_piece]") {
@@ -365,7 +362,7 @@ TEST_CASE("SentencePiece: BPE merges by score, and unused pieces fall apart", "[
   bytes += piece("ab", PieceType::normal, -1) + piece("bc", PieceType::normal, -1) +
            piece("abc", PieceType::unused, -2) + piece("cc", PieceType::user_defined, -9) +
            piece("aa", PieceType::normal, -1) + piece("d", PieceType::unused, -1);
-  const Small small(bytes);
+  const SmallSentencePiece small(bytes);
   CHECK(small.ids("abc") == Ids{3, 7, 6});
   CHECK(small.ids("aabc") == Ids{3, 11, 8});
   CHECK(small.ids("abcc") == Ids{3, 7, 10});
@@ -374,8 +371,8 @@ TEST_CASE("SentencePiece: BPE merges by score, and unused pieces fall apart", "[
 }
 
 TEST_CASE("SentencePiece: large sums of scores begin again at 0", "[sentence_piece]") {
-  const Small small(kFirst + piece(kMark, PieceType::normal, -3) + piece("a", PieceType::normal, -30000) +
-                    piece("aa", PieceType::normal, -60000.004f) + piece("b", PieceType::normal, -30000));
+  const SmallSentencePiece small(kFirst + piece(kMark, PieceType::normal, -3) + piece("a", PieceType::normal, -30000) +
+                                 piece("aa", PieceType::normal, -60000.004f) + piece("b", PieceType::normal, -30000));
   CHECK(small.ids("aaaaaaaaaa") == Ids{3, 4, 5, 5, 5, 5, 4});
 }
 

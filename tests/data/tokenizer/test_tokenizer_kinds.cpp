@@ -19,14 +19,10 @@ using nlohmann::json;
 
 namespace {
 
-const char* const kKinds[] = {"llama3", "qwen2", "starcoder",  "gpt_neox",    "flags",
-                              "nfkc",   "o200k", "ranks_qwen", "ranks_tekken"};
+const char* const kBpeKinds[] = {"llama3", "qwen2", "starcoder",  "gpt_neox",    "flags",
+                                 "nfkc",   "o200k", "ranks_qwen", "ranks_tekken"};
 
-std::string kind_file(const std::string& name) {
-  return MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + name;
-}
-
-std::unique_ptr<Tokenizer> tokenizer_of_kind(const std::string& kind) {
+std::unique_ptr<Tokenizer> bpe_of_kind(const std::string& kind) {
   const std::string name = kind == "ranks_qwen"     ? "qwen.tiktoken"
                            : kind == "ranks_tekken" ? "tekken.json"
                                                     : kind + ".json";
@@ -43,11 +39,11 @@ using Pieces = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("tokenizer kinds: the ids of Hugging Face's library", "[tokenizer_kinds]") {
-  for (const std::string kind : kKinds) {
+  for (const std::string kind : kBpeKinds) {
     INFO(kind);
     const json cases = json::parse(std::ifstream(kind_file(kind + ".cases.json")));
     REQUIRE(cases.size() == 100);
-    const auto tokenizer = tokenizer_of_kind(kind);
+    const auto tokenizer = bpe_of_kind(kind);
     const auto as_text = tokenizer->make_encoder();
     const auto as_tokens = tokenizer->make_encoder(SpecialTokens::tokens);
     for (int round = 0; round < 2; ++round) {  // the second time from the encoders' memory
@@ -66,10 +62,10 @@ TEST_CASE("tokenizer kinds: the ids of Hugging Face's library", "[tokenizer_kind
 
 TEST_CASE("tokenizer kinds: each has another hash and its own end of documents", "[tokenizer_kinds]") {
   std::set<std::uint64_t> hashes;
-  for (const std::string kind : kKinds) hashes.insert(tokenizer_of_kind(kind)->hash());
-  CHECK(hashes.size() == std::size(kKinds));
+  for (const std::string kind : kBpeKinds) hashes.insert(bpe_of_kind(kind)->hash());
+  CHECK(hashes.size() == std::size(kBpeKinds));
   const auto end = [](const std::string& kind) {
-    const auto tokenizer = tokenizer_of_kind(kind);
+    const auto tokenizer = bpe_of_kind(kind);
     const json file = json::parse(std::ifstream(kind_file(kind + ".json")));
     for (const json& token : file.at("added_tokens")) {
       if (token.at("id") == tokenizer->eod_id()) return token.at("content").get<std::string>();
@@ -184,7 +180,7 @@ TEST_CASE("added tokens: time is linear where tokens begin one another", "[token
 }
 
 TEST_CASE("a vocabulary without bytes that UTF-8 lacks refuses them", "[tokenizer_kinds][fault]") {
-  const auto tokenizer = tokenizer_of_kind("gpt_neox");
+  const auto tokenizer = bpe_of_kind("gpt_neox");
   std::vector<std::int32_t> ids;
   require_error(ErrorKind::data, {"byte 0xf5", "not UTF-8"}, [&] { tokenizer->make_encoder()->encode("a \xF5", ids); });
 }

@@ -22,27 +22,22 @@ using nlohmann::json;
 
 namespace {
 
-const char* const kKinds[] = {"unigram_t5", "unigram_nfc", "unigram_xlm", "unigram_bytes", "unigram_whole"};
+const char* const kUnigramKinds[] = {"unigram_t5", "unigram_nfc", "unigram_xlm", "unigram_bytes", "unigram_whole"};
 
-std::string kind_file(const std::string& name) {
-  return MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + name;
-}
-
-std::unique_ptr<Tokenizer> tokenizer_of_kind(const std::string& kind) {
+std::unique_ptr<Tokenizer> unigram_of_kind(const std::string& kind) {
   return make_tokenizer({"unigram", kind_file(kind + ".json"), ""});
 }
 
 using Ids = std::vector<std::int32_t>;
-using Pieces = std::vector<std::pair<std::string, double>>;
+using ScoredPieces = std::vector<std::pair<std::string, double>>;
 
-const std::string kMark = "\u2581";
-const Pieces kSmall = {{kMark, -3}, {"a", -4}, {kMark + "ab", -5}, {"b", -4}};
+const ScoredPieces kSmallPieces = {{kMark, -3}, {"a", -4}, {kMark + "ab", -5}, {"b", -4}};
 
-struct Small {
+struct SmallUnigram {
   TemporaryFolder folder;
   std::unique_ptr<Tokenizer> tokenizer;
 
-  explicit Small(const std::string& text = write_unigram_json(kSmall, 2), std::int64_t extra_ids = 0) {
+  explicit SmallUnigram(const std::string& text = write_unigram_json(kSmallPieces, 2), std::int64_t extra_ids = 0) {
     write_file(folder.file(kTokenizerFile), text);
     tokenizer = make_tokenizer({"unigram", folder.file(kTokenizerFile), "", extra_ids});
   }
@@ -54,11 +49,11 @@ struct Small {
 }  // namespace
 
 TEST_CASE("Unigram: the ids of Hugging Face's library", "[unigram]") {
-  for (const std::string kind : kKinds) {
+  for (const std::string kind : kUnigramKinds) {
     INFO(kind);
     const json cases = json::parse(std::ifstream(kind_file(kind + ".cases.json")));
     REQUIRE(cases.size() == 100);
-    const auto tokenizer = tokenizer_of_kind(kind);
+    const auto tokenizer = unigram_of_kind(kind);
     const auto as_text = tokenizer->make_encoder(), as_tokens = tokenizer->make_encoder(SpecialTokens::tokens);
     for (int round = 0; round < 2; ++round) {  // the second time from the encoders' memory
       for (const json& one : cases) {
@@ -71,7 +66,7 @@ TEST_CASE("Unigram: the ids of Hugging Face's library", "[unigram]") {
 }
 
 TEST_CASE("Unigram: pieces that begin words, special tokens and texts", "[unigram]") {
-  const Small small;
+  const SmallUnigram small;
   SpecialIds expected{.pad = 0, .bos = 0, .eos = 1, .unk = 2, .first_sentinel = 8, .sentinels = 2, .sentinel_step = -1};
   CHECK((small.tokenizer->special_ids() == expected));
   CHECK(small.tokenizer->continues() == std::vector<std::uint8_t>{0, 0, 1, 0, 1, 0, 1, 0, 0});
@@ -84,7 +79,7 @@ TEST_CASE("Unigram: pieces that begin words, special tokens and texts", "[unigra
 }
 
 TEST_CASE("Unigram: sentinels that are added are in the file that is kept", "[unigram]") {
-  const Small small(write_unigram_json(kSmall, 0), 3);
+  const SmallUnigram small(write_unigram_json(kSmallPieces, 0), 3);
   CHECK(small.tokenizer->vocab_size() == 10);
   CHECK(small.tokenizer->special_ids().first_sentinel == 9);
   const TemporaryFolder folder;
@@ -101,8 +96,8 @@ TEST_CASE("Unigram: sentinels that are added are in the file that is kept", "[un
 
 TEST_CASE("Unigram: any bytes give ids of the vocabulary", "[unigram]") {
   Draw draw(5);
-  for (const std::string kind : kKinds) {
-    const auto tokenizer = tokenizer_of_kind(kind);
+  for (const std::string kind : kUnigramKinds) {
+    const auto tokenizer = unigram_of_kind(kind);
     const auto encoder = tokenizer->make_encoder();
     for (int i = 0; i < 300; ++i) {
       const std::string text = i % 2 == 0 ? random_bytes(draw, 80) : random_utf8(draw, 80);
@@ -114,7 +109,7 @@ TEST_CASE("Unigram: any bytes give ids of the vocabulary", "[unigram]") {
 TEST_CASE("Unigram: a word of a million characters", "[unigram]") {
   std::string word;
   for (int i = 0; i < 500'000; ++i) word += "ab";
-  CHECK(Small().ids(word).size() == 999'999);
+  CHECK(SmallUnigram().ids(word).size() == 999'999);
 }
 
 /// The line on which the value at `place` begins in dump(1).
@@ -125,7 +120,7 @@ std::size_t line_of(json file, const char* place) {
 }
 
 TEST_CASE("Unigram: what is wrong in a file, or not supported, by line", "[unigram][fault]") {
-  const json good = json::parse(write_unigram_json(kSmall, 2));
+  const json good = json::parse(write_unigram_json(kSmallPieces, 2));
   struct Case {
     const char* place;
     json value;
@@ -177,17 +172,17 @@ TEST_CASE("Unigram: what is wrong in a file, or not supported, by line", "[unigr
     const std::size_t line = c.named == nullptr ? lines : c.named == whole ? 1 : line_of(spoilt, c.named);
     std::vector<std::string> parts = c.parts;
     parts.push_back(fmt::format("tokenizer.json:{}: ", line));
-    require_error(ErrorKind::data, parts, [&] { Small refused(text); });
+    require_error(ErrorKind::data, parts, [&] { SmallUnigram refused(text); });
   }
   for (const char* part : {"model", "pre_tokenizer"}) {
     json spoilt = good;
     spoilt.erase(part);
-    require_error(ErrorKind::data, {"tokenizer.json:1: no "}, [&] { Small refused(spoilt.dump(1)); });
+    require_error(ErrorKind::data, {"tokenizer.json:1: no "}, [&] { SmallUnigram refused(spoilt.dump(1)); });
   }
   const std::string text = good.dump();
   for (std::size_t length = 0; length < text.size(); length += 37) {
     require_error(ErrorKind::data, {"tokenizer.json:1: not a tokenizer.json"},
-                  [&] { Small refused(text.substr(0, length)); });
+                  [&] { SmallUnigram refused(text.substr(0, length)); });
   }
   require_error(ErrorKind::configuration, {"--vocab-file", "--type unigram"}, [] {
     make_tokenizer({"unigram", "", ""});
@@ -195,36 +190,36 @@ TEST_CASE("Unigram: what is wrong in a file, or not supported, by line", "[unigr
 }
 
 TEST_CASE("Unigram: a key that is there twice, and a number that no double holds", "[unigram][fault]") {
-  const std::string good = write_unigram_json(kSmall, 0);
+  const std::string good = write_unigram_json(kSmallPieces, 0);
   require_error(ErrorKind::data, {"tokenizer.json:2: ", "\"added_tokens\" is there twice"},
-                [&] { Small refused("{\"added_tokens\": [],\n" + good.substr(1)); });
+                [&] { SmallUnigram refused("{\"added_tokens\": [],\n" + good.substr(1)); });
   const std::string large = "{\n\"truncation\": 1e999," + good.substr(good.find("\"padding\""));
-  CHECK(Small(large).tokenizer->vocab_size() == 7);
-  CHECK(Small(large, 5).tokenizer->vocab_size() == 12);  // only the list of added tokens is changed
+  CHECK(SmallUnigram(large).tokenizer->vocab_size() == 7);
+  CHECK(SmallUnigram(large, 5).tokenizer->vocab_size() == 12);  // only the list of added tokens is changed
 }
 
 TEST_CASE("Unigram: a score of -0 is 0, in the file that is kept too", "[unigram]") {
-  std::string file = write_unigram_json(kSmall, 0);
-  const std::uint64_t hash = Small(file).tokenizer->hash();
+  std::string file = write_unigram_json(kSmallPieces, 0);
+  const std::uint64_t hash = SmallUnigram(file).tokenizer->hash();
   const std::string zero = R"(["<unk>",0.0])";
   file.replace(file.find(zero), zero.size(), R"(["<unk>",-0])");
-  CHECK(Small(file).tokenizer->hash() == hash);
-  const Small more(file, 2);
-  CHECK(Small(more.tokenizer->tokenizer_json()).tokenizer->hash() == more.tokenizer->hash());
+  CHECK(SmallUnigram(file).tokenizer->hash() == hash);
+  const SmallUnigram more(file, 2);
+  CHECK(SmallUnigram(more.tokenizer->tokenizer_json()).tokenizer->hash() == more.tokenizer->hash());
 }
 
 TEST_CASE("Unigram: a first sentinel with id 0 is the only one", "[unigram]") {
-  json file = json::parse(write_unigram_json(kSmall, 0));
+  json file = json::parse(write_unigram_json(kSmallPieces, 0));
   file["model"]["vocab"][0][0] = file["added_tokens"][0]["content"] = "<extra_id_0>";
-  const Small small(file.dump());
+  const SmallUnigram small(file.dump());
   CHECK(small.tokenizer->special_ids().sentinels == 1);
   CHECK(small.tokenizer->continues() == std::vector<std::uint8_t>{0, 0, 1, 0, 1, 0, 1});
 }
 
 TEST_CASE("Unigram: time is linear in the number of sentinels", "[unigram]") {
-  const std::string file = write_unigram_json(kSmall, 200'000);
+  const std::string file = write_unigram_json(kSmallPieces, 200'000);
   const std::clock_t start = std::clock();
-  CHECK(Small(file).tokenizer->special_ids().sentinels == 200'000);
+  CHECK(SmallUnigram(file).tokenizer->special_ids().sentinels == 200'000);
   CHECK(std::clock() - start < 10 * CLOCKS_PER_SEC);  // quadratic would be a minute
 }
 

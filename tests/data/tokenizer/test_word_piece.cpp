@@ -21,29 +21,25 @@ using nlohmann::json;
 
 namespace {
 
-struct Kind {
+struct WordPieceKind {
   const char *file, *name;
 };
-constexpr Kind kKinds[] = {{"bert_uncased.txt", "bert-uncased"},
-                           {"bert_cased.txt", "bert-cased"},
-                           {"bert_lower_accents.json", "bert-uncased"},
-                           {"bert_bare_case.json", "bert-cased"}};
+constexpr WordPieceKind kWordPieceKinds[] = {{"bert_uncased.txt", "bert-uncased"},
+                                             {"bert_cased.txt", "bert-cased"},
+                                             {"bert_lower_accents.json", "bert-uncased"},
+                                             {"bert_bare_case.json", "bert-cased"}};
 
-std::string kind_file(const std::string& name) {
-  return MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + name;
-}
-
-const char* const kSmall =
+const char* const kSmallWords =
     "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n##aff\n##able\n##a\na\nab\n##b\n!\n,\n\u4e00\ne\n##"
     "\u0301\ncaf\u00e9\ncafe\n";
 
 /// Encodes texts with a vocabulary of these lines.
-struct Small {
+struct SmallWordPiece {
   TemporaryFolder folder;
   std::unique_ptr<Tokenizer> tokenizer;
 
-  explicit Small(const std::string& name = "bert-uncased", std::int64_t extra_ids = 0,
-                 const std::string& lines = kSmall) {
+  explicit SmallWordPiece(const std::string& name = "bert-uncased", std::int64_t extra_ids = 0,
+                          const std::string& lines = kSmallWords) {
     write_file(folder.file(kWordPieceFile), lines);
     tokenizer = make_tokenizer({name, folder.file(kWordPieceFile), "", extra_ids});
   }
@@ -60,7 +56,7 @@ struct Small {
 }  // namespace
 
 TEST_CASE("WordPiece: the ids and texts of Hugging Face's library", "[word_piece]") {
-  for (const auto& [file, name] : kKinds) {
+  for (const auto& [file, name] : kWordPieceKinds) {
     INFO(file);
     const std::string kind = std::filesystem::path(file).stem();
     const json cases = json::parse(std::ifstream(kind_file(kind + ".cases.json")));
@@ -83,7 +79,7 @@ TEST_CASE("WordPiece: the ids and texts of Hugging Face's library", "[word_piece
 }
 
 TEST_CASE("WordPiece: words, pieces, marks and ideographs", "[word_piece]") {
-  const Small uncased, cased("bert-cased");
+  const SmallWordPiece uncased, cased("bert-cased");
   CHECK(uncased.pieces("unaffable") == "5 6 7");
   CHECK(uncased.pieces("UNaffABLE,ab!") == "5 6 7 13 10 12");
   CHECK(cased.pieces("UNaffABLE,ab!") == "1 13 10 12");
@@ -106,7 +102,7 @@ TEST_CASE("WordPiece: words, pieces, marks and ideographs", "[word_piece]") {
 }
 
 TEST_CASE("WordPiece: [BOS], [EOS] and sentinels follow the vocabulary", "[word_piece]") {
-  const Small plain, extra("bert-uncased", 3);
+  const SmallWordPiece plain, extra("bert-uncased", 3);
   CHECK(plain.tokenizer->vocab_size() == 21);  // as 30522 becomes 30524 in Megatron-LM
   CHECK(extra.tokenizer->vocab_size() == 24);
   const SpecialIds special = extra.tokenizer->special_ids();
@@ -115,14 +111,15 @@ TEST_CASE("WordPiece: [BOS], [EOS] and sentinels follow the vocabulary", "[word_
   CHECK(plain.tokenizer->eod_id() == 20);
   CHECK(plain.tokenizer->eod_text() == "[EOS]");
   CHECK(plain.tokenizer->hash() != extra.tokenizer->hash());
-  CHECK(plain.tokenizer->hash() != Small("bert-cased").tokenizer->hash());
+  CHECK(plain.tokenizer->hash() != SmallWordPiece("bert-cased").tokenizer->hash());
   // The file that is kept gives the same vocabulary, without the option and with it.
   const TokenizerFile kept = extra.tokenizer->files().front();
   CHECK(kept.name == kWordPieceFile);
   for (const std::int64_t again : {0, 2, 3}) {
-    CHECK(Small("bert-uncased", again, std::string(kept.contents)).tokenizer->hash() == extra.tokenizer->hash());
+    CHECK(SmallWordPiece("bert-uncased", again, std::string(kept.contents)).tokenizer->hash() ==
+          extra.tokenizer->hash());
   }
-  CHECK(Small("bert-uncased", 5, std::string(kept.contents)).tokenizer->special_ids().sentinels == 5);
+  CHECK(SmallWordPiece("bert-uncased", 5, std::string(kept.contents)).tokenizer->special_ids().sentinels == 5);
   const std::vector<std::uint8_t> continues = extra.tokenizer->continues();
   REQUIRE(continues.size() == 24);
   CHECK((continues[5] == 0 && continues[6] == 1 && continues[16] == 1 && continues[20] == 0));
@@ -131,7 +128,7 @@ TEST_CASE("WordPiece: [BOS], [EOS] and sentinels follow the vocabulary", "[word_
 }
 
 TEST_CASE("WordPiece: text of ids, whole and one after the other", "[word_piece]") {
-  const Small small;
+  const SmallWordPiece small;
   const std::vector<std::int32_t> ids = {5, 6, 7, 13, 10, 12, 4, 20};
   CHECK(small.tokenizer->decode(ids) == "unaffable, ab! [MASK]");
   std::string text;
@@ -144,7 +141,7 @@ TEST_CASE("WordPiece: text of ids, whole and one after the other", "[word_piece]
 
 TEST_CASE("WordPiece: its tokenizer.json is the same tokenizer", "[word_piece]") {
   const TemporaryFolder folder;
-  for (const auto& [file, name] : kKinds) {
+  for (const auto& [file, name] : kWordPieceKinds) {
     INFO(file);
     const auto tokenizer = make_tokenizer({name, kind_file(file), "", 2});
     write_file(folder.file(kTokenizerFile), tokenizer->tokenizer_json());
@@ -179,7 +176,7 @@ TEST_CASE("WordPiece: the tokenizer of a Hugging Face folder, by its files", "[w
   const std::string before = folder.path() + "/";
   const auto name = [&] { return hugging_face_tokenizer(before).tokenizer->name(); };
   CHECK(hugging_face_tokenizer(before).tokenizer == nullptr);
-  write_file(folder.file(kWordPieceFile), kSmall);
+  write_file(folder.file(kWordPieceFile), kSmallWords);
   CHECK(name() == "bert-uncased");
   for (const auto& [config, expected] : std::vector<std::pair<std::string, std::string>>{
            {R"({"do_lower_case": false})", "bert-cased"}, {R"({"do_lower_case": true})", "bert-uncased"}}) {
@@ -226,14 +223,14 @@ TEST_CASE("Hugging Face folder: what a refused tokenizer.json falls back to", "[
   CHECK(made_of(damaged, R"({"tokenizer_class": "Qwen2Tokenizer"})").empty());
   CHECK(made_of(other_words, "{}").empty());
   CHECK(made_of(R"({"normalizer": {"type": "Prepend"}})", "{}").empty());
-  write_file(folder.file(kWordPieceFile), kSmall);
+  write_file(folder.file(kWordPieceFile), kSmallWords);
   CHECK(made_of(R"({"pre_tokenizer": {"type": "BertPreTokenizer"}, "model": {"type": "WordPiece"}})", "{}") ==
         kWordPieceFile);
 }
 
 TEST_CASE("WordPiece: any bytes give ids of the vocabulary", "[word_piece]") {
   Draw draw(5);
-  for (const auto& [file, name] : kKinds) {
+  for (const auto& [file, name] : kWordPieceKinds) {
     const auto tokenizer = make_tokenizer({name, kind_file(file), ""});
     const auto encoder = tokenizer->make_encoder();
     for (int i = 0; i < 300; ++i) {
@@ -244,7 +241,7 @@ TEST_CASE("WordPiece: any bytes give ids of the vocabulary", "[word_piece]") {
 }
 
 TEST_CASE("WordPiece: what is wrong in a vocab.txt, by line", "[word_piece][fault]") {
-  const std::string small = kSmall;
+  const std::string small = kSmallWords;
   const auto without = [&](const std::string& line) {
     std::string lines = small;
     return lines.erase(lines.find(line), line.size());
@@ -263,8 +260,9 @@ TEST_CASE("WordPiece: what is wrong in a vocab.txt, by line", "[word_piece][faul
                         {small + "\xff\n", {"vocab.txt:20:", "invalid UTF-8"}},
                         {small + std::string(5000, 'x') + "\n", {"vocab.txt:20:", "5000 bytes"}}};
   for (const Case& c : cases)
-    require_error(ErrorKind::data, c.parts, [&] { Small spoilt("bert-uncased", 0, c.lines); });
-  require_error(ErrorKind::data, {"ids in a row"}, [&] { Small spoilt("bert-cased", 2, small + "<extra_id_1>\n"); });
+    require_error(ErrorKind::data, c.parts, [&] { SmallWordPiece spoilt("bert-uncased", 0, c.lines); });
+  require_error(ErrorKind::data, {"ids in a row"},
+                [&] { SmallWordPiece spoilt("bert-cased", 2, small + "<extra_id_1>\n"); });
   const auto refused = [](const TokenizerChoice& choice, const std::vector<std::string>& parts) {
     require_error(ErrorKind::configuration, parts, [&] { make_tokenizer(choice); });
   };

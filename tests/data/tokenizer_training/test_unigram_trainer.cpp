@@ -18,8 +18,6 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 using Pieces = std::vector<std::pair<std::string, double>>;
 
-const std::string kMark = "\u2581";
-
 /// A tokenizer with these pieces.
 struct Small {
   TemporaryFolder folder;

@@ -1,5 +1,6 @@
 // GradientRing: sums of layers' gradients of several micro-batches, which every copy has its part of.
 #include "distributed/parallel/gradient_ring.h"
+#include "distributed/parallel/ring_parameters.h"
 
 #include <fmt/format.h>
 
@@ -11,30 +12,11 @@
 #include "support/catch.h"
 
 using namespace megatron;
+using namespace megatron::test;
 
 namespace {
 
 constexpr int kLayers = 5, kMicroBatches = 3;
-
-int declare(ParameterStore& store, const std::string& name, std::int64_t elements, CopyGroup copies) {
-  Parameter parameter(Role::vector);
-  parameter.name = name;
-  parameter.global_shape = {elements};
-  parameter.box = {{0}, {elements}};
-  parameter.copies = copies;
-  return store.declare(std::move(parameter));
-}
-
-/// A table, layers of two parameters of different sizes, of which the second is an expert's, and an end.
-void declare_all(ParameterStore& store) {
-  declare(store, "table", 70, CopyGroup::dense);
-  for (int layer = 0; layer < kLayers; ++layer) {
-    const int first = declare(store, fmt::format("{}.a", layer), 20 + 30 * layer, CopyGroup::dense);
-    const int last = declare(store, fmt::format("{}.b", layer), 50 - 7 * layer, CopyGroup::experts);
-    store.mark_layer(first, last);
-  }
-  declare(store, "end", 33, CopyGroup::dense);
-}
 
 /// Small whole numbers: their sums are exact in any order.
 float gradient_of(int rank, int micro_batch, int parameter, std::int64_t element) {
@@ -54,7 +36,7 @@ TEST_CASE("gradient ring: each copy has the sums of its part of all layers") {
     const ProcessGrid grid(world, shape);
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    declare_all(store);
+    declare_ring(store, kLayers);
     Shards shards = shards_of(shape);
     shards.gradients = true;
     store.allocate(*backend.device, DType::f32, shards, 40);
@@ -103,7 +85,7 @@ TEST_CASE("gradient ring: instead of sums it shows each layer's gradients") {
     const ProcessGrid grid(world, {.data = 2});
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    declare_all(store);
+    declare_ring(store, kLayers);
     store.allocate(*backend.device, DType::f32, {2, 2, true}, 40);
     GradientRing ring(grid, store);
     std::vector<int> seen;
@@ -118,7 +100,7 @@ TEST_CASE("gradient ring: instead of sums it shows each layer's gradients") {
 
 TEST_CASE("gradient ring: consecutive layers have different buffers") {
   ParameterStore store;
-  declare_all(store);
+  declare_ring(store, kLayers);
   store.allocate_sizing(DType::f32, {4, 2, true}, 40);
   const std::vector<DividedLayer>& layers = store.layers();
   REQUIRE(layers.size() == std::size_t{kLayers});

@@ -14,7 +14,7 @@ using namespace megatron::test;
 
 namespace {
 
-void declare_all(ParameterStore& store) {
+void declare_vectors(ParameterStore& store) {
   for (const std::int64_t size : {37, 100, 33, 5, 61}) {
     Parameter parameter(Role::vector);
     parameter.name = std::to_string(size);
@@ -35,7 +35,7 @@ TEST_CASE("parameter all-gather: every part reaches all data ranks in each round
     const ProcessGrid grid(world, {.data = ranks});
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    declare_all(store);
+    declare_vectors(store);
     store.allocate(*backend.device, type, {ranks}, 40);
     backend.ops->fill(store.values(), -1);
     CHECK_ON_RANK(store.buckets().size() == 3);
@@ -123,7 +123,7 @@ TEST_CASE("only what is asked for is waited for, in the order of the buffer") {
   TrafficMeter meter;
   grid.data().set_meter(&meter);
   ParameterStore store;
-  declare_all(store);
+  declare_vectors(store);
   store.allocate_sizing(DType::bf16, {2}, 40);
   ParameterAllGather gathers(grid, store);
   for (std::size_t bucket = 0; bucket < 3; ++bucket) gathers.start(bucket);
@@ -140,7 +140,7 @@ TEST_CASE("without shards nothing is gathered") {
   CountingCommunicator world(0, 2);
   const ProcessGrid grid(world, {.data = 2});
   ParameterStore store;
-  declare_all(store);
+  declare_vectors(store);
   store.allocate_sizing(DType::f32);
   ParameterAllGather gathers(grid, store);
   gathers.finish();

@@ -1,5 +1,6 @@
 // WeightRing: a pass finds the values of each layer as its copies keep them in parts. How often layers are gathered is
 // in tests/training/step/test_divided_gradients.cpp.
+#include "distributed/parallel/ring_parameters.h"
 #include "distributed/parallel/weight_ring.h"
 
 #include <fmt/format.h>
@@ -12,28 +13,9 @@
 #include "support/catch.h"
 
 using namespace megatron;
+using namespace megatron::test;
 
 namespace {
-
-void declare(ParameterStore& store, const std::string& name, std::int64_t elements, CopyGroup copies) {
-  Parameter parameter(Role::vector);
-  parameter.name = name;
-  parameter.global_shape = {elements};
-  parameter.box = {{0}, {elements}};
-  parameter.copies = copies;
-  store.declare(std::move(parameter));
-}
-
-/// A table, layers of two parameters of different sizes, of which the second is an expert's, and an end.
-void declare_all(ParameterStore& store, int layers) {
-  declare(store, "table", 70, CopyGroup::dense);
-  for (int layer = 0; layer < layers; ++layer) {
-    declare(store, fmt::format("{}.a", layer), 20 + 30 * layer, CopyGroup::dense);
-    declare(store, fmt::format("{}.b", layer), 50 - 7 * layer, CopyGroup::experts);
-    store.mark_layer(1 + 2 * layer, 2 + 2 * layer);
-  }
-  declare(store, "end", 33, CopyGroup::dense);
-}
 
 float value_of(std::int64_t step, int parameter, std::int64_t element) {
   return static_cast<float>(1000 * step + 100 * parameter + element);
@@ -69,7 +51,7 @@ TEST_CASE("weight ring: every pass finds the values of its layer's last update")
     const ProcessGrid grid(world, shape);
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    declare_all(store, layers);
+    declare_ring(store, layers);
     Shards shards = shards_of(shape);
     shards.gradients = shards.weights = true;
     store.allocate(*backend.device, DType::f32, shards, 40);
@@ -116,7 +98,7 @@ TEST_CASE("weight ring: every pass finds the values of its layer's last update")
 
 TEST_CASE("weight ring: a rank keeps its part of each layer and two whole ones") {
   ParameterStore store;
-  declare_all(store, 5);
+  declare_ring(store, 5);
   store.allocate_sizing(DType::bf16, {4, 2, true, true}, 40);
   CHECK(store.values().dtype() == DType::bf16);
   CHECK(store.values().elements() == store.gradients().elements());

@@ -25,7 +25,7 @@ void with_two_groups(ModelConfig& model) {
 }
 
 /// Six prompts of 1 to 11 tokens.
-std::vector<GenerationJob> jobs() {
+std::vector<GenerationJob> encoder_jobs() {
   std::vector<GenerationJob> all;
   for (std::int32_t prompt = 0; prompt < 6; ++prompt) {
     GenerationJob job{.prompt = prompt, .sample = 0, .tokens = {5}};
@@ -46,7 +46,7 @@ constexpr std::int64_t kNew = 7;
 
 std::vector<Generated> generate_with(const std::string& run, const Layout& layout, Together together,
                                      const GenerationOptions& options, bool separate = false) {
-  return generate_on(run, layout, together, options, jobs(), nullptr, nullptr, separate, 8);
+  return generate_on(run, layout, together, options, encoder_jobs(), nullptr, nullptr, separate, 8);
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ TEST_CASE("encoder-decoder: cached logits are the uncached ones, at any batch") 
                                                                                {"experts", with_expert_layers}}));
   CAPTURE(name);
   const TrainedRun run(change);
-  const std::vector<GenerationJob> all = jobs();
+  const std::vector<GenerationJob> all = encoder_jobs();
   for (const Together together :
        {Together{1, 1}, Together{4, 1}, Together{3, 2}, Together{4, 1, 2}, Together{3, 2, 1}}) {
     CAPTURE(together.samples, together.groups);
@@ -120,7 +120,7 @@ TEST_CASE("encoder-decoder: beams are those by the definition") {
   const TrainedRun run(GENERATE(like_t5, like_megatron_t5));
   GenerationOptions options = options_of(1, 5);
   options.beams = 3;
-  const std::vector<GenerationJob> all = jobs();
+  const std::vector<GenerationJob> all = encoder_jobs();
   for (const Layout& layout : {Layout{}, Layout{.tensor = 2, .pipeline = 2}}) {
     const std::vector<Generated> made = generate_with(run.directory, layout, {1, layout.pipeline, 2}, options);
     for (std::size_t job = 0; job < all.size(); ++job) {

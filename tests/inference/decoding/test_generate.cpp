@@ -14,7 +14,7 @@ using namespace megatron::test;
 
 namespace {
 
-std::vector<GenerationJob> jobs() {
+std::vector<GenerationJob> decoder_jobs() {
   std::vector<GenerationJob> all;
   for (std::int32_t prompt = 0; prompt < 6; ++prompt) {
     GenerationJob job{.prompt = prompt, .sample = prompt % 2, .tokens = {}};
@@ -45,9 +45,9 @@ TEST_CASE("generate: greedy text is that of a model without a cache, at any batc
   options.sampling.top_k = 1;
   for (const Together together : {Together{1, 1}, Together{2, 1}, Together{4, 2}, Together{3, 3}}) {
     CAPTURE(together.samples, together.groups);
-    const auto made = generate_on(run.directory, {}, together, options, jobs());
+    const auto made = generate_on(run.directory, {}, together, options, decoder_jobs());
     for (std::size_t i = 0; i < made.size(); ++i) {
-      CHECK(made[i].tokens == greedy_by_definition(run.directory, jobs()[i].tokens, 9));
+      CHECK(made[i].tokens == greedy_by_definition(run.directory, decoder_jobs()[i].tokens, 9));
       CHECK(made[i].ending == Ending::length);
     }
   }
@@ -60,7 +60,7 @@ TEST_CASE("generate: layouts change no text even where contexts are full") {
   options.likeliest = 3;
   options.sampling.top_k = GENERATE(1, 0);
   options.sampling.repetition_penalty = 1.1;
-  const auto want = generate_on(run.directory, {}, {1, 1}, options, jobs());
+  const auto want = generate_on(run.directory, {}, {1, 1}, options, decoder_jobs());
   std::size_t tokens = 0;
   for (const Generated& text : want) {
     CHECK(text.ending != Ending::none);
@@ -68,30 +68,32 @@ TEST_CASE("generate: layouts change no text even where contexts are full") {
     tokens += text.tokens.size();
   }
   CHECK(tokens > 60);
-  check_same(generate_on(run.directory, {}, {4, 1}, options, jobs()), want);
+  check_same(generate_on(run.directory, {}, {4, 1}, options, decoder_jobs()), want);
   for (const Layout& layout : layouts()) {
     CAPTURE(layout.tensor, layout.pipeline, layout.data);
-    check_same(generate_on(run.directory, layout, {2, layout.pipeline}, options, jobs()), want);
+    check_same(generate_on(run.directory, layout, {2, layout.pipeline}, options, decoder_jobs()), want);
   }
-  check_same(generate_on(run.directory, {.pipeline = 4}, {1, 6}, options, jobs()), want);
-  check_same(generate_on(run.directory, {.pipeline = 2}, {3, 1}, options, jobs()), want);
+  check_same(generate_on(run.directory, {.pipeline = 4}, {1, 6}, options, decoder_jobs()), want);
+  check_same(generate_on(run.directory, {.pipeline = 2}, {3, 1}, options, decoder_jobs()), want);
 }
 
 TEST_CASE("generate: a separate device changes no text, on several stages either") {
   const TrainedRun run;
   const GenerationOptions options = options_of(49, 6);
-  const auto want = generate_on(run.directory, {}, {2, 1}, options, jobs());
+  const auto want = generate_on(run.directory, {}, {2, 1}, options, decoder_jobs());
   for (const Layout& layout : {Layout{}, Layout{.pipeline = 2}, Layout{.tensor = 2, .pipeline = 2}}) {
     CAPTURE(layout.tensor, layout.pipeline);
-    check_same(generate_on(run.directory, layout, {2, layout.pipeline}, options, jobs(), nullptr, nullptr, true), want);
+    check_same(
+        generate_on(run.directory, layout, {2, layout.pipeline}, options, decoder_jobs(), nullptr, nullptr, true),
+        want);
   }
 }
 
 TEST_CASE("generate: the order of jobs changes no text") {
   const TrainedRun run;
   const GenerationOptions options = options_of(49, 12);
-  const auto want = generate_on(run.directory, {}, {2, 1}, options, jobs());
-  std::vector<GenerationJob> reversed = jobs();
+  const auto want = generate_on(run.directory, {}, {2, 1}, options, decoder_jobs());
+  std::vector<GenerationJob> reversed = decoder_jobs();
   std::reverse(reversed.begin(), reversed.end());
   auto got = generate_on(run.directory, {}, {4, 1}, options, reversed);
   std::reverse(got.begin(), got.end());
@@ -113,7 +115,7 @@ TEST_CASE("generate: guessed tokens change no text, and save passes") {
       ++count;
       return false;
     };
-    made = generate_on(run.directory, layout, together, options, jobs());
+    made = generate_on(run.directory, layout, together, options, decoder_jobs());
     return count;
   };
   std::vector<Generated> want, got;
@@ -134,23 +136,23 @@ TEST_CASE("generate: beams are those by the definition, on every layout") {
   GenerationOptions options = options_of(49, 8);
   options.length_penalty = GENERATE(0, 1.3);
   options.beams = 4;
-  const auto want = generate_on(run.directory, {}, {1, 1}, options, jobs());
+  const auto want = generate_on(run.directory, {}, {1, 1}, options, decoder_jobs());
   for (std::size_t i = 0; i < want.size(); ++i) {
     CAPTURE(i);
     const Hypothesis best =
-        beams_by_definition(run.directory, jobs()[i].tokens, {4, options.length_penalty, options.ends}, 8);
+        beams_by_definition(run.directory, decoder_jobs()[i].tokens, {4, options.length_penalty, options.ends}, 8);
     CHECK(want[i].tokens == best.tokens);
     CHECK(want[i].score == Approx(best.score).margin(1e-4));
     CHECK(want[i].ending == (best.finished ? Ending::end_of_document : Ending::length));
   }
   for (const Layout& layout : layouts()) {
     CAPTURE(layout.tensor, layout.pipeline, layout.data);
-    check_same(generate_on(run.directory, layout, {1, layout.pipeline}, options, jobs()), want);
+    check_same(generate_on(run.directory, layout, {1, layout.pipeline}, options, decoder_jobs()), want);
   }
   options.beams = 60;  // more than the vocabulary has
   options.sampling.max_new_tokens = 3;
-  check_same(generate_on(run.directory, {.pipeline = 2}, {1, 1}, options, jobs()),
-             generate_on(run.directory, {}, {1, 2}, options, jobs()));
+  check_same(generate_on(run.directory, {.pipeline = 2}, {1, 1}, options, decoder_jobs()),
+             generate_on(run.directory, {}, {1, 2}, options, decoder_jobs()));
 }
 
 TEST_CASE("generate: log-probabilities and likeliest new tokens are the model's") {
@@ -166,8 +168,8 @@ TEST_CASE("generate: log-probabilities and likeliest new tokens are the model's"
     CHECK(place == static_cast<std::int64_t>(rows.size()));
     rows.emplace_back(logits.begin(), logits.end());
   };
-  const Generated made = generate_on(run.directory, {}, {2, 1}, options, jobs())[3];
-  Tokens text = jobs()[3].tokens;
+  const Generated made = generate_on(run.directory, {}, {2, 1}, options, decoder_jobs())[3];
+  Tokens text = decoder_jobs()[3].tokens;
   const std::size_t prompt = text.size();
   text.insert(text.end(), made.tokens.begin(), made.tokens.end());
   const std::vector<float> logits = uncached(run.directory, std::span(&text, 1))[0];
@@ -190,7 +192,7 @@ TEST_CASE("generate: without new tokens a prompt is scored on every layout") {
   GenerationOptions options = options_of(49, 0);
   options.log_probabilities = true;
   options.likeliest = 2;
-  std::vector<GenerationJob> all = jobs();
+  std::vector<GenerationJob> all = decoder_jobs();
   all[5].tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};  // the whole context
   const auto want = generate_on(run.directory, {}, {1, 1}, options, all);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -222,43 +224,43 @@ TEST_CASE("generate: without new tokens a prompt is scored on every layout") {
 
 TEST_CASE("generate: each of several tokens ends a text, sampled or in beams") {
   const TrainedRun run;
-  const auto want = generate_on(run.directory, {}, {2, 1}, options_of(60, 12), jobs());
+  const auto want = generate_on(run.directory, {}, {2, 1}, options_of(60, 12), decoder_jobs());
   for (const std::size_t place : {2u, 5u}) {
     GenerationOptions options = options_of(60, 12);
     options.ends.push_back(want[1].tokens[place]);
-    const auto ended = generate_on(run.directory, {}, {2, 1}, options, jobs());
+    const auto ended = generate_on(run.directory, {}, {2, 1}, options, decoder_jobs());
     const auto stop = std::find(want[1].tokens.begin(), want[1].tokens.end(), want[1].tokens[place]);
     CHECK(ended[1].tokens == Tokens(want[1].tokens.begin(), stop));
     CHECK(ended[1].ending == Ending::end_of_document);
   }
   GenerationOptions beams = options_of(60, 8);
   beams.beams = 3;
-  const auto whole = generate_on(run.directory, {}, {3, 1}, beams, {jobs()[0]});
+  const auto whole = generate_on(run.directory, {}, {3, 1}, beams, {decoder_jobs()[0]});
   beams.ends.push_back(whole[0].tokens[3]);
-  const auto ended = generate_on(run.directory, {}, {3, 1}, beams, {jobs()[0]});
+  const auto ended = generate_on(run.directory, {}, {3, 1}, beams, {decoder_jobs()[0]});
   CHECK(std::find(ended[0].tokens.begin(), ended[0].tokens.end(), beams.ends[1]) == ended[0].tokens.end());
 }
 
 TEST_CASE("generate: stop texts end a job and a request to stop keeps its tokens") {
   const TrainedRun run;
   GenerationOptions options = options_of(60, 12);
-  const auto want = generate_on(run.directory, {}, {2, 1}, options, jobs());
+  const auto want = generate_on(run.directory, {}, {2, 1}, options, decoder_jobs());
   std::vector<Tokens> told(6);
   const auto stopped = generate_on(
-      run.directory, {.pipeline = 2}, {2, 2}, options, jobs(),
+      run.directory, {.pipeline = 2}, {2, 2}, options, decoder_jobs(),
       [&](std::size_t job, std::int32_t token) { return job == 2 && token == want[2].tokens[4]; }, nullptr);
   const auto stop = std::find(want[2].tokens.begin(), want[2].tokens.end(), want[2].tokens[4]);
   CHECK(stopped[2].tokens == Tokens(want[2].tokens.begin(), stop + 1));
   CHECK(stopped[2].ending == Ending::stop_text);
   CHECK(stopped[3].tokens == want[3].tokens);
-  generate_on(run.directory, {}, {3, 1}, options, jobs(), nullptr,
+  generate_on(run.directory, {}, {3, 1}, options, decoder_jobs(), nullptr,
               [&](std::size_t job, std::int32_t token) { told[job].push_back(token); });
   for (std::size_t i = 0; i < 6; ++i) CHECK(told[i] == want[i].tokens);
 
   for (const Layout& layout : {Layout{}, Layout{.tensor = 2, .pipeline = 2}}) {
     std::atomic<int> asked = 0;
     options.stop = [&] { return ++asked == 6 * layout.ranks(); };  // one rank alone hears of it, about round six
-    const auto cut = generate_on(run.directory, layout, {6, 1}, options, jobs());
+    const auto cut = generate_on(run.directory, layout, {6, 1}, options, decoder_jobs());
     for (std::size_t i = 0; i < 6; ++i) {
       CHECK(cut[i].ending == Ending::none);
       CHECK(cut[i].tokens.size() >= 4);

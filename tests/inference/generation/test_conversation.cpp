@@ -1,5 +1,6 @@
 // Texts from a tiny model: together on rank 0 whatever the layout, typed prompts, and requests of another program.
 #include "inference/generation/conversation.h"
+#include "support/byte_tokenizer.h"
 
 #include <unistd.h>
 
@@ -8,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/terminal/line_reader.h"
-#include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "inference/decoding/decoding.h"
 #include "support/catch.h"
 
@@ -25,10 +25,6 @@ const std::string& trained_run() {
   return run.directory;
 }
 
-std::unique_ptr<Tokenizer> bytes() {
-  return make_tokenizer({.name = "byte", .vocab_file = {}, .merge_file = {}});
-}
-
 TextOptions options_of(std::int64_t tokens) {
   TextOptions options;
   options.sampling.max_new_tokens = tokens;
@@ -38,7 +34,7 @@ TextOptions options_of(std::int64_t tokens) {
 /// `body` on every rank, with a decoder for any prompt.
 void with_generator(const Layout& layout, const SearchOptions& search, std::int64_t samples,
                     const std::function<void(TextGenerator& generator)>& body) {
-  const auto tokenizer = bytes();
+  const auto tokenizer = byte_tokenizer();
   const GenerationJob longest{.tokens = Tokens(static_cast<std::size_t>(kContext))};
   const DecoderSizes sizes = sizes_for(std::span(&longest, 1),
                                        generation_options(options_of(1), search, *tokenizer, {}), kContext, samples, 1);

@@ -1,7 +1,7 @@
 // Prompts: what each line of a file is, errors by line, and how many tokens a text may have.
 #include "inference/generation/prompts.h"
+#include "support/byte_tokenizer.h"
 
-#include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "support/catch.h"
 #include "support/require_error.h"
 
@@ -11,10 +11,6 @@ using namespace megatron::test;
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
-
-std::unique_ptr<Tokenizer> bytes() {
-  return make_tokenizer({.name = "byte", .vocab_file = {}, .merge_file = {}});
-}
 
 }  // namespace
 
@@ -52,7 +48,7 @@ TEST_CASE("prompts: damage is an error with its line") {
 }
 
 TEST_CASE("prompts: a text becomes tokens, behind the end-of-document token") {
-  const auto tokenizer = bytes();
+  const auto tokenizer = byte_tokenizer();
   const std::int32_t end = tokenizer->eod_id();
   PromptEncoder with(*tokenizer, {});
   CHECK(with.encode("ab", 3, false, "p").tokens == Tokens{end, 'a', 'b'});
@@ -68,7 +64,7 @@ TEST_CASE("prompts: a text becomes tokens, behind the end-of-document token") {
 }
 
 TEST_CASE("prompts: an encoder reads the text, a start token begins the decoder") {
-  const auto tokenizer = bytes();
+  const auto tokenizer = byte_tokenizer();
   PromptEncoder encoder(*tokenizer, {.for_encoder = true, .encoder_end = 9, .decoder_start = 7});
   const Prompt prompt = encoder.encode("ab", 3, false, "p");
   CHECK(prompt.tokens == Tokens{7});
@@ -84,7 +80,7 @@ TEST_CASE("prompts: an encoder reads the text, a start token begins the decoder"
 }
 
 TEST_CASE("prompts: one that is too long is refused, or loses its beginning") {
-  const auto tokenizer = bytes();
+  const auto tokenizer = byte_tokenizer();
   PromptEncoder encoder(*tokenizer, {});
   CHECK(encoder.encode("abcd", 5, true, "p").tokens.front() == tokenizer->eod_id());
   require_error(ErrorKind::data, {"p:7: 5 tokens", "room for 4", "--truncate"},

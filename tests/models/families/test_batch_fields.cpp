@@ -9,7 +9,7 @@ using namespace megatron::test;
 
 namespace {
 
-Config tiny_config() {
+Config tiny_fields_config() {
   Config config;
   config.model = model_of({.layers = 12, .hidden = 16, .heads = 4, .ffn = 24, .sequence = 8});
   config.train.micro_batch_size = 3;
@@ -39,7 +39,7 @@ std::string read_by(Config config, int stages, int stage) {
 }  // namespace
 
 TEST_CASE("batch fields: GPT's memory by the configuration of documents") {
-  Config config = tiny_config();
+  Config config = tiny_fields_config();
   const std::size_t numbers = 8 * 3 * 4;  // bytes of a [s, b] field
   // Tokens, targets and weights of each micro-batch; position ids and positions of all.
   CHECK(batch_layout(config).bytes(5) == 5 * 3 * numbers + numbers + 8 * 4);
@@ -52,7 +52,7 @@ TEST_CASE("batch fields: GPT's memory by the configuration of documents") {
 }
 
 TEST_CASE("batch fields: a stage reads only fields that its own parts need") {
-  Config config = tiny_config();
+  Config config = tiny_fields_config();
   CHECK(read_by(config, 1, 0) == "tokens, targets, loss weights");
   CHECK(read_by(config, 3, 0) == "tokens");
   CHECK(read_by(config, 3, 1).empty());

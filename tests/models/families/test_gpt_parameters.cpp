@@ -33,8 +33,8 @@ ModelConfig tiny_model() {
 
 /// visit(store, coordinates) for every rank of a grid.
 template <class Visit>
-void for_each_rank(const ModelConfig& model, const ParallelConfig& parallel, const GridShape& shape,
-                   const Visit& visit) {
+void for_each_gpt_rank(const ModelConfig& model, const ParallelConfig& parallel, const GridShape& shape,
+                       const Visit& visit) {
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     CountingCommunicator world(rank, shape.ranks());
     Config config;
@@ -59,7 +59,7 @@ struct Holders {
 std::map<std::string, Holders> holders_of(const ModelConfig& model, const ParallelConfig& parallel,
                                           const GridShape& shape) {
   std::map<std::string, Holders> all;
-  for_each_rank(model, parallel, shape, [&](const ParameterStore& store, const GridCoordinates& at) {
+  for_each_gpt_rank(model, parallel, shape, [&](const ParameterStore& store, const GridCoordinates& at) {
     if (at.data != 0) return;
     for (const Parameter& parameter : store.all()) {
       Holders& holders = all[parameter.name];
@@ -158,7 +158,7 @@ TEST_CASE("GPT parameters: chunk c of stage r begins at c · L/v + r · L/(v p)"
   ParallelConfig parallel;
   parallel.pipeline = 2;
   parallel.virtual_stages = 2;
-  for_each_rank(model, parallel, {.pipeline = 2}, [&](const ParameterStore& store, const GridCoordinates& at) {
+  for_each_gpt_rank(model, parallel, {.pipeline = 2}, [&](const ParameterStore& store, const GridCoordinates& at) {
     std::vector<std::string> layers, ends;
     for (const Parameter& parameter : store.all()) {
       if (parameter.name.ends_with("mlp.up.weight")) layers.push_back(parameter.name.substr(7, 1));
@@ -176,24 +176,24 @@ TEST_CASE("GPT parameters: placements and weight decay of each parameter") {
   parallel.pipeline = 2;
   parallel.sequence_parallel = GENERATE(false, true);
   const Placement copies = parallel.sequence_parallel ? Placement::partial : Placement::replica;
-  for_each_rank(tiny_model(), parallel, {.tensor = 2, .pipeline = 2},
-                [&](const ParameterStore& store, const GridCoordinates& at) {
-                  for (const Parameter& parameter : store.all()) {
-                    INFO(parameter.name << " on tensor rank " << at.tensor << ", stage " << at.pipeline);
-                    const bool whole = parameter.box.extent == parameter.global_shape;
-                    CHECK(parameter.tensor == (whole ? copies : Placement::split));
-                    CHECK(parameter.copies == CopyGroup::dense);
-                    const bool tied = parameter.name == "embedding.word.weight";
-                    CHECK(parameter.tie == (tied ? 0 : kNone));
-                    CHECK(parameter.decays() == (parameter.global_shape.rank() == 2));
-                  }
-                });
+  for_each_gpt_rank(tiny_model(), parallel, {.tensor = 2, .pipeline = 2},
+                    [&](const ParameterStore& store, const GridCoordinates& at) {
+                      for (const Parameter& parameter : store.all()) {
+                        INFO(parameter.name << " on tensor rank " << at.tensor << ", stage " << at.pipeline);
+                        const bool whole = parameter.box.extent == parameter.global_shape;
+                        CHECK(parameter.tensor == (whole ? copies : Placement::split));
+                        CHECK(parameter.copies == CopyGroup::dense);
+                        const bool tied = parameter.name == "embedding.word.weight";
+                        CHECK(parameter.tie == (tied ? 0 : kNone));
+                        CHECK(parameter.decays() == (parameter.global_shape.rank() == 2));
+                      }
+                    });
 }
 
 TEST_CASE("GPT parameters: tensor neighbours share keys and values of few groups") {
   ModelConfig model = tiny_model();
   model.query_groups = 2;
-  for_each_rank(model, {}, {.tensor = 4}, [&](const ParameterStore& store, const GridCoordinates& at) {
+  for_each_gpt_rank(model, {}, {.tensor = 4}, [&](const ParameterStore& store, const GridCoordinates& at) {
     for (const Parameter& parameter : store.all()) {
       const bool shared =
           parameter.name.find("key.") != std::string::npos || parameter.name.find("value.") != std::string::npos;
@@ -208,7 +208,7 @@ TEST_CASE("GPT parameters: tensor neighbours share keys and values of few groups
 }
 
 TEST_CASE("query, key and value, and their biases, are side by side in memory") {
-  for_each_rank(tiny_model(), {}, {.tensor = 2}, [&](ParameterStore& store, const GridCoordinates&) {
+  for_each_gpt_rank(tiny_model(), {}, {.tensor = 2}, [&](ParameterStore& store, const GridCoordinates&) {
     std::map<std::string, int> index;
     for (std::size_t i = 0; i < store.all().size(); ++i) index[store.all()[i].name] = static_cast<int>(i);
     store.allocate_sizing(DType::f32);
@@ -227,7 +227,7 @@ TEST_CASE("GPT parameters: initial weights and tied tables ignore the layout") {
     ParallelConfig parallel;
     parallel.pipeline = shape.pipeline;
     NamedValues values;
-    for_each_rank(model, parallel, shape, [&](ParameterStore& store, const GridCoordinates&) {
+    for_each_gpt_rank(model, parallel, shape, [&](ParameterStore& store, const GridCoordinates&) {
       store.allocate(*backend.device, DType::f32);
       store.initialize(*backend.ops, 42);
       for (const Parameter& parameter : store.all()) {
@@ -255,10 +255,10 @@ TEST_CASE("GPT parameters: GPT-2 large on 2 x 2 ranks has the published numbers"
   REQUIRE(model.padded_vocab() == 50432);
   ParallelConfig parallel;
   parallel.pipeline = 2;
-  for_each_rank(model, parallel, {.tensor = 2, .pipeline = 2},
-                [&](const ParameterStore& store, const GridCoordinates& at) {
-                  CHECK(store.parameter_elements() == (at.pipeline == 0 ? 210753280 : 209445120));
-                });
+  for_each_gpt_rank(model, parallel, {.tensor = 2, .pipeline = 2},
+                    [&](const ParameterStore& store, const GridCoordinates& at) {
+                      CHECK(store.parameter_elements() == (at.pipeline == 0 ? 210753280 : 209445120));
+                    });
 }
 
 TEST_CASE("presets have the published numbers of parameters") {
@@ -284,17 +284,18 @@ TEST_CASE("presets have the published numbers of parameters") {
     if (model.query_groups == 0) model.query_groups = model.attention_heads;
     if (model.ffn_hidden_size == 0) model.ffn_hidden_size = 4 * model.hidden_size;
     std::int64_t whole = 0, split = 0;
-    for_each_rank(model, {}, {},
-                  [&](const ParameterStore& store, const GridCoordinates&) { whole = store.parameter_elements(); });
+    for_each_gpt_rank(model, {}, {},
+                      [&](const ParameterStore& store, const GridCoordinates&) { whole = store.parameter_elements(); });
     CHECK(whole == parameters);
     ParallelConfig parallel;
     parallel.pipeline = 2;
     int tensor = 16;  // more than some have groups
     while (model.attention_heads % tensor != 0) tensor /= 2;
-    for_each_rank(model, parallel, {.tensor = tensor, .pipeline = 2},
-                  [&](const ParameterStore& store, const GridCoordinates&) {
-                    for (const Parameter& parameter : store.all()) split += parameter.owner ? parameter.elements() : 0;
-                  });
+    for_each_gpt_rank(model, parallel, {.tensor = tensor, .pipeline = 2},
+                      [&](const ParameterStore& store, const GridCoordinates&) {
+                        for (const Parameter& parameter : store.all())
+                          split += parameter.owner ? parameter.elements() : 0;
+                      });
     CHECK(split == parameters);
   }
 }

@@ -40,7 +40,7 @@ std::string in_words(const Parameter& parameter) {
 
 /// A line for each parameter in the order of declaration, then one for each state. Decay is that of every matrix, and
 /// of nothing else; ranks say the same of what they hold.
-std::string roles_of(Config config) {
+std::string role_lines(Config config) {
   std::map<std::string, std::string> lines;
   std::string whole;
   for_each_rank(config, [&](const ParameterStore& store, const Stages&, const GridCoordinates&) {
@@ -66,7 +66,7 @@ TEST_CASE("roles: a GPT with a tied table, and norms and biases everywhere") {
   Config config = one_layer("gpt");
   config.model.embedding_norm = config.model.query_key_norm = config.model.head_bias = true;
   config.model.activation = "swiglu";
-  CHECK(roles_of(config) == R"(
+  CHECK(role_lines(config) == R"(
 embedding.word.weight embedding decay before
 embedding.position.weight embedding decay before
 embedding.norm.weight norm - before
@@ -104,7 +104,7 @@ TEST_CASE("roles: a GPT with shared experts and an untied head") {
   config.model.moe.bias_rate = 0.01;
   config.model.moe.shared_experts = 1;
   config.model.moe.shared_gate = true;
-  CHECK(roles_of(config) == R"(
+  CHECK(role_lines(config) == R"(
 embedding.word.weight embedding decay before
 layers.0.attention_norm.weight norm - 0
 layers.0.attention.query.weight matrix decay 0
@@ -129,7 +129,7 @@ TEST_CASE("roles: experts with biases, mixed with a dense part") {
   config.model.bias = true;
   config.model.position_embedding = "none";
   config.model.moe.residual = true;
-  const std::string roles = roles_of(config);
+  const std::string roles = role_lines(config);
   CHECK_THAT(roles, Contains(R"(
 layers.0.moe.router.weight router decay 0
 layers.0.moe.experts.0.up.weight matrix decay 0
@@ -148,7 +148,7 @@ final_norm.weight norm - after
 
 TEST_CASE("roles: BERT's heads for pretraining and for a task") {
   Config config = one_layer("bert");
-  CHECK_THAT(roles_of(config), StartsWith(R"(
+  CHECK_THAT(role_lines(config), StartsWith(R"(
 embedding.word.weight embedding decay before
 embedding.position.weight embedding decay before
 embedding.type.weight embedding decay before
@@ -168,7 +168,7 @@ order_head.bias task_head - after
 )"));
   // A task begins with a pretrained pooler, and a new head alone.
   config.model.task_outputs = 3;
-  CHECK_THAT(roles_of(config), EndsWith(R"(
+  CHECK_THAT(role_lines(config), EndsWith(R"(
 final_norm.bias norm - after
 pooler.weight matrix decay after
 pooler.bias vector - after
@@ -177,7 +177,7 @@ task_head.bias task_head - after
 )"));
   config.model.task_outputs = 1;
   config.model.task_choices = 4;
-  CHECK_THAT(roles_of(config), EndsWith("pooler.bias vector - after\ntask_head.weight task_head decay after\n"));
+  CHECK_THAT(role_lines(config), EndsWith("pooler.bias vector - after\ntask_head.weight task_head decay after\n"));
 }
 
 TEST_CASE("roles: T5's tables, and layers numbered over encoder and decoder") {
@@ -189,7 +189,7 @@ TEST_CASE("roles: T5's tables, and layers numbered over encoder and decoder") {
   config.model.bias = false;
   config.model.normalization = "rmsnorm";
   config.model.tie_embeddings = false;
-  CHECK(roles_of(config) == R"(
+  CHECK(role_lines(config) == R"(
 embedding.word.weight embedding decay before
 relative.encoder.weight embedding decay 0
 relative.decoder.weight embedding decay 1
@@ -220,7 +220,7 @@ final_norm.weight norm - after
 )");
   config.model.position_embedding = "learned";
   config.model.tie_embeddings = config.model.head_bias = true;
-  CHECK_THAT(roles_of(config), StartsWith(R"(
+  CHECK_THAT(role_lines(config), StartsWith(R"(
 embedding.word.weight embedding decay before
 embedding.position.weight embedding decay before
 encoder.layers.0.)") && EndsWith("final_norm.weight norm - after\nhead.bias vector - after\n"));

@@ -23,7 +23,7 @@ std::map<std::string, double> deviations_of(const Config& config) {
   return deviations;
 }
 
-std::map<std::string, Role> roles_of(const Config& config) {
+std::map<std::string, Role> role_by_name(const Config& config) {
   std::map<std::string, Role> roles;
   for_each_rank(config, [&](const ParameterStore& store, const Stages&, const GridCoordinates&) {
     for (const Parameter& parameter : store.all()) roles.emplace(parameter.name, parameter.role);
@@ -51,7 +51,7 @@ TEST_CASE("width: initial weights follow from the role in every family") {
   Config wide = config;
   wide.model.base_hidden_size = config.model.hidden_size / 4;
   const auto plain = deviations_of(config), scaled = deviations_of(wide);
-  const auto roles = roles_of(config);
+  const auto roles = role_by_name(config);
   for (const auto& [name, deviation] : plain) {
     CAPTURE(name);
     CHECK(scaled.at(name) == Approx(factor_of(roles.at(name)) * deviation).epsilon(1e-12));

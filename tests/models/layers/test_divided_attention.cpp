@@ -19,7 +19,7 @@ using namespace megatron::test;
 namespace {
 
 // Chunks of 128 and 64 rows on 2 and 4 ranks: whole blocks of queries, and more of them than a path for few takes.
-constexpr std::int64_t kRows = 512, kSamples = 2, kHeads = 4, kKeyHeads = 2, kSize = 16;
+constexpr std::int64_t kAttentionRows = 512, kAttentionSamples = 2, kAttentionHeads = 4, kKeyHeads = 2, kSize = 16;
 
 struct Problem {
   const char* name;
@@ -36,20 +36,20 @@ struct Values {
   Owned<float> log_sum_exp;
 
   explicit Values(std::int64_t rows)
-      : q({rows, kSamples, kHeads, kSize}),
-        k({rows, kSamples, kKeyHeads, kSize}),
+      : q({rows, kAttentionSamples, kAttentionHeads, kSize}),
+        k({rows, kAttentionSamples, kKeyHeads, kSize}),
         v(k),
         out(q),
         dout(q),
         dq(q),
         dk(k),
         dv(k),
-        log_sum_exp({kSamples, kHeads, rows}) {}
+        log_sum_exp({kAttentionSamples, kAttentionHeads, rows}) {}
 };
 
 template <class T>
 Values<T> inputs() {
-  Values<T> whole(kRows);
+  Values<T> whole(kAttentionRows);
   whole.q = random_tensor<T>(whole.q.shape(), 1);
   whole.k = random_tensor<T>(whole.k.shape(), 2);
   whole.v = random_tensor<T>(whole.v.shape(), 3);
@@ -88,7 +88,7 @@ struct Fields {
                     .source = FieldSource::row_numbers},
                    {.name = "starts", .view = &Rows::document_starts, .shape = FieldShape::samples_by_rows},
                    {.name = "lengths", .view = &Rows::lengths, .shape = FieldShape::samples}},
-        .sizes = {.rows = {kRows}, .samples = kSamples}};
+        .sizes = {.rows = {kAttentionRows}, .samples = kAttentionSamples}};
     layout = layout.divided(cut, whole_rows);
     buffer = BatchBuffer(layout, 1, host_memory());
     buffer.write_row_numbers([](void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
@@ -96,14 +96,15 @@ struct Fields {
     auto* const starts = static_cast<std::int32_t*>(buffer.at(layout.fields[1], 0));
     // By chunks, or of all rows.
     const bool all = whole_rows || !cut.cuts();
-    const std::int64_t rows = all ? kRows : layout.sizes.rows[0], each = all ? rows : rows / 2;
+    const std::int64_t rows = all ? kAttentionRows : layout.sizes.rows[0], each = all ? rows : rows / 2;
     for (std::int64_t row = 0; row < rows; ++row) {
-      for (std::int64_t j = 0; j < kSamples; ++j) {
-        starts[(row / each * kSamples + j) * each + row % each] = start_of(all ? row : cut.position(row, rows));
+      for (std::int64_t j = 0; j < kAttentionSamples; ++j) {
+        starts[(row / each * kAttentionSamples + j) * each + row % each] =
+            start_of(all ? row : cut.position(row, rows));
       }
     }
     auto* const lengths = static_cast<std::int32_t*>(buffer.at(layout.fields[2], 0));
-    lengths[0] = kRows;
+    lengths[0] = kAttentionRows;
     lengths[1] = 400;
   }
 };
@@ -129,12 +130,12 @@ std::int64_t run(const Problem& problem, const AttentionExchangeRow& exchange, C
                   .micro_batch = fields.batch,
                   .pass = pass,
                   .context_region = &context_region};
-  Values<T> own(kRows / cut.ranks);
+  Values<T> own(kAttentionRows / cut.ranks);
   move_rows(whole.q, own.q, cut, false);
   move_rows(whole.k, own.k, cut, false);
   move_rows(whole.v, own.v, cut, false);
   move_rows(whole.dout, own.dout, cut, false);
-  const Owned<float> slopes({kHeads}, std::vector<float>{0.5f, 0.25f, 0.125f, 0.0625f});
+  const Owned<float> slopes({kAttentionHeads}, std::vector<float>{0.5f, 0.25f, 0.125f, 0.0625f});
   AttentionMask mask;
   mask.causal = problem.causal;
   mask.window = problem.window;
@@ -244,8 +245,8 @@ TEMPLATE_TEST_CASE("divided attention: one rank's, by every exchange", "[divided
         check_close(divided.dk, one.dk, same.keys);
         check_close(divided.dv, one.dv, same.keys);
         CHECK(static_cast<double>(bytes) == exchange.bytes({.ranks = ranks,
-                                                            .rows = kRows * kSamples,
-                                                            .heads = kHeads,
+                                                            .rows = kAttentionRows * kAttentionSamples,
+                                                            .heads = kAttentionHeads,
                                                             .groups = kKeyHeads,
                                                             .head_size = kSize,
                                                             .element = sizeof(TestType)}));

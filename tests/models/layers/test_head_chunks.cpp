@@ -10,11 +10,12 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr std::int64_t kRows = kSequence * kSamples;
+constexpr std::int64_t kHeadRows = kSequence * kSamples;
 
 /// Results of each target.
 struct Results {
-  Owned<float> losses = Owned<float>({kRows}), maximum = Owned<float>({kRows}), target_logit = Owned<float>({kRows});
+  Owned<float> losses = Owned<float>({kHeadRows}), maximum = Owned<float>({kHeadRows}),
+               target_logit = Owned<float>({kHeadRows});
 };
 
 /// A head that is asked for the results of every target.

@@ -14,7 +14,7 @@ namespace {
 constexpr double kDropout = 0.2;
 // Errors of a directional derivative, relative to the gradient's norm. A gradient that is half a per cent too large is
 // seen (the last checks of the test prove it); the float forward's rounding and the step cost up to 1e-4.
-constexpr double kTolerance = 5e-4;
+constexpr double kDerivativeTolerance = 5e-4;
 constexpr int kDirections = 4;
 
 bool recomputes_parts(const LayerCase& layer) {
@@ -116,7 +116,7 @@ TEST_CASE("layers: gradients are the finite differences of the forward") {
     if (recomputes_parts(layer)) continue;  // has the bits of another
     for (const Comparison& comparison : compare_with_differences(layer)) {
       INFO(layer.name << ": " << comparison.name);
-      CHECK(comparison.error(comparison.gradient) <= kTolerance);
+      CHECK(comparison.error(comparison.gradient) <= kDerivativeTolerance);
 
       // And the check can fail: a gradient that is left out, has the wrong sign or is 0.5 % too large would not pass.
       if (comparison.name.ends_with("key.bias")) continue;
@@ -129,7 +129,7 @@ TEST_CASE("layers: gradients are the finite differences of the forward") {
       CHECK(comparison.size > 0);
       CHECK(scaled(0) > 0.2);
       CHECK(scaled(-1) > 0.4);
-      CHECK(scaled(1.005f) > 2 * kTolerance);
+      CHECK(scaled(1.005f) > 2 * kDerivativeTolerance);
     }
   }
 }

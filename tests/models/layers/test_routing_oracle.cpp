@@ -14,7 +14,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr double kTolerance = 2e-6;
+constexpr double kRoutingTolerance = 2e-6;
 
 const json& golden() {
   static const json file = [] {
@@ -97,19 +97,19 @@ TEST_CASE("routing oracle: top-1 to top-3 with drops agree with numpy") {
       std::vector<int> kept;
       for (const std::int32_t slot : elements<std::int32_t>(saved.routes.slots)) kept.push_back(slot >= 0 ? 1 : 0);
       CHECK(kept == expected.at("kept").get<std::vector<int>>());
-      CHECK(distance(elements<float>(saved.routes.gates), floats(expected.at("gates"))) <= kTolerance);
-      CHECK(distance(y, expected.at("y").get<std::vector<double>>()) <= kTolerance);
+      CHECK(distance(elements<float>(saved.routes.gates), floats(expected.at("gates"))) <= kRoutingTolerance);
+      CHECK(distance(y, expected.at("y").get<std::vector<double>>()) <= kRoutingTolerance);
       CHECK(rank.loss() == Approx(expected.at("balance").get<double>() + expected.at("z").get<double>()).epsilon(1e-6));
 
       const json& gradients = expected.at("gradients");
-      CHECK(distance(rank.backward(dy), floats(gradients.at("x"))) <= kTolerance);
+      CHECK(distance(rank.backward(dy), floats(gradients.at("x"))) <= kRoutingTolerance);
       for (const Parameter& parameter : rank.store().all()) {
         INFO(parameter.name);
         bool found = false;
         for (const auto& [name, values] : gradients.items()) {
           if (name == "x" || name == "gates" || our_name(name) != parameter.name) continue;
           found = true;
-          CHECK(distance(elements<float>(parameter.gradient), floats(values)) <= kTolerance);
+          CHECK(distance(elements<float>(parameter.gradient), floats(values)) <= kRoutingTolerance);
         }
         CHECK(found);
       }

@@ -21,7 +21,7 @@ using megatron::test::require_error;
 
 namespace {
 
-TrainMetrics some_step(std::int64_t step) {
+TrainMetrics metrics_of_step(std::int64_t step) {
   TrainMetrics metrics;
   metrics.step = step;
   metrics.loss = 2.5 + 1.0 / static_cast<double>(3 * step);
@@ -118,7 +118,7 @@ TEST_CASE("experts: long lines are read back, too long ones leave the load out")
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
   Log log(false);
-  TrainMetrics metrics = some_step(1);
+  TrainMetrics metrics = metrics_of_step(1);
   const auto write = [&](std::size_t layers, std::size_t experts) {
     metrics.experts = ExpertMetrics{0, 0.5, {}};
     for (std::size_t layer = 0; layer < layers; ++layer) {
@@ -162,7 +162,7 @@ TEST_CASE("metrics: truncation drops later lines of both kinds and a torn end") 
   {
     MetricsWriter writer(path, log);
     for (std::int64_t step = 1; step <= 10; ++step) {
-      writer.write(some_step(step));
+      writer.write(metrics_of_step(step));
       if (step % 5 == 0) writer.write(EvaluationMetrics{"validation", step, 3.0});
     }
   }
@@ -178,7 +178,7 @@ TEST_CASE("metrics: truncation drops later lines of both kinds and a torn end") 
 
   // Lines that a resumed run appends then make the same file as the run that never stopped.
   MetricsWriter writer(path, log);
-  for (std::int64_t step = 8; step <= 10; ++step) writer.write(some_step(step));
+  for (std::int64_t step = 8; step <= 10; ++step) writer.write(metrics_of_step(step));
   writer.write(EvaluationMetrics{"validation", 10, 3.0});
   CHECK(contents_of(path) == whole);
   CHECK_FALSE(std::filesystem::exists(path + ".partial"));
@@ -190,7 +190,7 @@ TEST_CASE("metrics: truncation drops later lines of both kinds and a torn end") 
 TEST_CASE("a torn end at every byte gives the whole lines before it") {
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
-  const std::string first = metrics_line(some_step(1)) + '\n', second = metrics_line(some_step(2));
+  const std::string first = metrics_line(metrics_of_step(1)) + '\n', second = metrics_line(metrics_of_step(2));
   for (std::size_t length = 0; length < second.size(); ++length) {
     write_file(path, first + second.substr(0, length));
     CHECK(removed_lines(path, 5) == (length > 0 ? 1 : 0));
@@ -206,7 +206,7 @@ TEST_CASE("metrics: truncation keeps unreadable lines aside with the whole file"
   const std::string path = folder.file("metrics.jsonl");
   CHECK(removed_lines(path, 5) == 0);
   CHECK_FALSE(std::filesystem::exists(path));
-  const std::string line = metrics_line(some_step(1)) + '\n', later = metrics_line(some_step(9)) + '\n';
+  const std::string line = metrics_line(metrics_of_step(1)) + '\n', later = metrics_line(metrics_of_step(9)) + '\n';
   const std::string damaged = line + later + std::string(1000000, '[') + "\n12\nnot json\n\n" + std::string(9, '\0') +
                               "\n{\"note\":true}\n" + std::string(2000000, 'x');
   write_file(path, damaged);
@@ -244,7 +244,7 @@ TEST_CASE("metrics: a pipe or an unreadable file is 7, and stays", "[fault-55]")
   CHECK(std::filesystem::is_symlink(path));
   std::filesystem::remove(path);
   // A link in the place of the new file is not followed.
-  const std::string line = metrics_line(some_step(1)) + '\n';
+  const std::string line = metrics_line(metrics_of_step(1)) + '\n';
   write_file(path, line);
   write_file(other, "another's");
   std::filesystem::create_symlink(other, path + ".partial");
@@ -256,7 +256,7 @@ TEST_CASE("metrics: a pipe or an unreadable file is 7, and stays", "[fault-55]")
 TEST_CASE("a folder that cannot be written is a filesystem error when truncating") {
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
-  write_file(path, metrics_line(some_step(1)) + '\n');
+  write_file(path, metrics_line(metrics_of_step(1)) + '\n');
   std::filesystem::create_directory(path + ".partial");  // in the way
   try {
     truncate_metrics(path, 0);
@@ -273,19 +273,19 @@ TEST_CASE("metrics: a deleted file is begun anew and a full one only loses lines
   const std::string path = folder.file("metrics.jsonl");
   Log log(false);
   MetricsWriter writer(path, log);
-  writer.write(some_step(1));
+  writer.write(metrics_of_step(1));
   std::filesystem::remove(path);
-  writer.write(some_step(2));
+  writer.write(metrics_of_step(2));
   CHECK(steps_in(path, "train") == std::vector<std::int64_t>{2});
 
   MetricsWriter full("/dev/full", log);
-  full.write(some_step(1));
-  full.write(some_step(2));
+  full.write(metrics_of_step(1));
+  full.write(metrics_of_step(2));
   const std::string later = folder.file("later/metrics.jsonl");
   MetricsWriter impossible(later, log);
-  impossible.write(some_step(1));
+  impossible.write(metrics_of_step(1));
   std::filesystem::create_directory(folder.file("later"));
-  impossible.write(some_step(2));
+  impossible.write(metrics_of_step(2));
   CHECK(steps_in(later, "train") == std::vector<std::int64_t>{2});
 }
 
@@ -296,17 +296,17 @@ TEST_CASE("metrics: no link is followed and a folder moved away loses no line", 
   write_file(other, "another's");
   std::filesystem::create_directory(run);
   std::filesystem::create_symlink(other, path);
-  MetricsWriter(path, log).write(some_step(1));
+  MetricsWriter(path, log).write(metrics_of_step(1));
   CHECK(contents_of(other) == "another's");
   std::filesystem::remove(path);
 
   MetricsWriter writer(path, log);
-  writer.write(some_step(1));
+  writer.write(metrics_of_step(1));
   std::filesystem::rename(run, folder.file("moved"));
-  writer.write(some_step(2));
+  writer.write(metrics_of_step(2));
   CHECK(steps_in(folder.file("moved/metrics.jsonl"), "train") == std::vector<std::int64_t>{1, 2});
   std::filesystem::create_directory(run);  // as the next checkpoint does
-  writer.write(some_step(3));
+  writer.write(metrics_of_step(3));
   CHECK(steps_in(path, "train") == std::vector<std::int64_t>{3});
 }
 
@@ -318,23 +318,23 @@ TEST_CASE("a line that only half fits on the disk is taken back") {
     std::signal(SIGXFSZ, SIG_IGN);
     Log log(false);
     MetricsWriter writer(path, log);
-    writer.write(some_step(1));
+    writer.write(metrics_of_step(1));
     struct stat status {};
     ::stat(path.c_str(), &status);
     struct rlimit limit {};
     ::getrlimit(RLIMIT_FSIZE, &limit);
     limit.rlim_cur = static_cast<rlim_t>(status.st_size) + 10;
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    writer.write(some_step(2));
+    writer.write(metrics_of_step(2));
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    writer.write(some_step(3));
+    writer.write(metrics_of_step(3));
     ::_exit(0);
   }
   int status = -1;
   ::waitpid(child, &status, 0);
   CHECK(status == 0);
-  CHECK(contents_of(path) == metrics_line(some_step(1)) + '\n' + metrics_line(some_step(3)) + '\n');
+  CHECK(contents_of(path) == metrics_line(metrics_of_step(1)) + '\n' + metrics_line(metrics_of_step(3)) + '\n');
 }
 
 TEST_CASE("metrics: a task's line has its measures and is truncated with its step") {

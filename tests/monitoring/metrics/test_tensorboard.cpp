@@ -46,7 +46,7 @@ std::vector<std::string> event_files(const std::string& run) {
   return files;
 }
 
-TrainMetrics some_step(std::int64_t step) {
+TrainMetrics event_of_step(std::int64_t step) {
   TrainMetrics metrics;
   metrics.step = step;
   metrics.loss = 4.0 / static_cast<double>(step);
@@ -78,7 +78,7 @@ TEST_CASE("tensorboard: events have the bytes that tensorboard writes") {
 }
 
 TEST_CASE("tensorboard: every number of a line has a tag, and null is no number") {
-  TrainMetrics train = some_step(8);
+  TrainMetrics train = event_of_step(8);
   train.losses = {{"language_model", 0.25}, {"balance", 0.25}};
   train.grad_norm = std::nan("");
   std::map<std::string, double> found;
@@ -93,7 +93,7 @@ TEST_CASE("tensorboard: every number of a line has a tag, and null is no number"
   CHECK(first(metrics_line(EvaluationMetrics{.split = "validation", .loss = 3})).starts_with("validation/"));
   CHECK(first(metrics_line(TaskMetrics{.name = "wiki", .task = "wikitext", .measures = {{"loss", 2.0}}})) ==
         "tasks/wiki/examples");
-  CHECK(scalars_of(nlohmann::json::parse(metrics_line(some_step(2)))).size() == 13);  // one term is the loss itself
+  CHECK(scalars_of(nlohmann::json::parse(metrics_line(event_of_step(2)))).size() == 13);  // one term is the loss itself
   CHECK(scalars_of({{"kind", "train"}, {"load", std::vector<double>(100, 1)}}).size() == 64);
 }
 
@@ -110,9 +110,9 @@ TEST_CASE("tensorboard: a resumed program begins a later file at its next step")
   Log log(false);
   for (const std::int64_t resumed : {0, 4}) {
     TensorBoardEvents events(run.path(), log);
-    events.add(json_line(some_step(1)));  // before it has begun: nothing
+    events.add(json_line(event_of_step(1)));  // before it has begun: nothing
     events.begin(resumed, "[model]\nlayers = 2\n");
-    for (std::int64_t step = resumed + 1; step <= resumed + 6; ++step) events.add(json_line(some_step(step)));
+    for (std::int64_t step = resumed + 1; step <= resumed + 6; ++step) events.add(json_line(event_of_step(step)));
     CHECK(events.complete());
   }
   const std::vector<std::string> files = event_files(run.path());
@@ -133,12 +133,12 @@ TEST_CASE("tensorboard: a deleted file is begun anew and a failed write warns", 
   events.begin(0, "");
   const std::string file = event_files(run.path()).at(0);
   std::filesystem::remove_all(run.file("tensorboard"));
-  events.add(json_line(some_step(1)));
+  events.add(json_line(event_of_step(1)));
   CHECK(records_of(file).size() == 2);
   CHECK(events.complete());
   std::filesystem::remove_all(run.file("tensorboard"));
   write_file(run.file("tensorboard"), "a file");
-  events.add(json_line(some_step(2)));
+  events.add(json_line(event_of_step(2)));
   CHECK_FALSE(events.complete());
 }
 
@@ -146,7 +146,8 @@ TEST_CASE("tensorboard: rebuilt from metrics from step 1 without damaged lines")
   const TemporaryFolder run;
   Log log(false);
   require_error(ErrorKind::configuration, {"no such run"}, [&] { rebuild_tensorboard(run.path(), log); });
-  write_file(run.file("metrics.jsonl"), metrics_line(some_step(1)) + "\nnonsense\n" + metrics_line(some_step(2)) +
+  write_file(run.file("metrics.jsonl"), metrics_line(event_of_step(1)) + "\nnonsense\n" +
+                                            metrics_line(event_of_step(2)) +
                                             "\n{\"kind\":\"train\",\"step\":-3,\"loss\":1}\n{\"step\":3");
   CHECK(rebuild_tensorboard(run.path(), log) == 3);
   const std::vector<std::string> records = records_of(event_files(run.path()).at(0));

@@ -8,12 +8,9 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/parts_of_text.h"
 
 namespace megatron::test {
-
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 inline std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;

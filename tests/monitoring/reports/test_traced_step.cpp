@@ -5,15 +5,12 @@
 #include "monitoring/reports/runs_on_disk.h"
 #include "monitoring/reports/traced_step.h"
 #include "support/catch.h"
+#include "support/parts_of_text.h"
 
 using namespace megatron;
 using namespace megatron::test;
 
 namespace {
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // A trace.json, slice by slice.
 class TraceOfTest {

@@ -9,6 +9,7 @@
 #include "monitoring/reports/runs_on_disk.h"
 #include "monitoring/reports/watch.h"
 #include "support/catch.h"
+#include "support/parts_of_text.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -19,10 +20,6 @@ std::string joined(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
   return text;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class Fitter {
   Fitter(const std::vector<FittedConstant>& constants, int rows, const std::function<double(int, const Vector&)>& ratio)
       : constants_(constants), rows_(rows), ratio_(ratio) {}
 
-  Fit run() {
+  CalibrationFit run() {
     Vector logs;
     for (const FittedConstant& constant : constants_) logs.push_back(std::log(constant.start));
     Matrix derivatives;
@@ -52,7 +52,7 @@ class Fitter {
       derivatives = all_derivatives(state.logs);
       if (!improve(state, derivatives, -1)) break;
     }
-    Fit fit{.constants = values(state.logs)};
+    CalibrationFit fit{.constants = values(state.logs)};
     for (int row = 0; row < rows_; ++row) fit.in_sample.push_back(std::expm1(error(row, state.logs)));
     for (int row = 0; row < rows_; ++row) {
       State without{state.logs, 1e-3, cost(state.logs, row)};
@@ -168,8 +168,8 @@ class Fitter {
 
 }  // namespace
 
-Fit fit_constants(const std::vector<FittedConstant>& constants, int rows,
-                  const std::function<double(int row, const std::vector<double>& constants)>& ratio) {
+CalibrationFit fit_constants(const std::vector<FittedConstant>& constants, int rows,
+                             const std::function<double(int row, const std::vector<double>& constants)>& ratio) {
   return Fitter(constants, rows, ratio).run();
 }
 

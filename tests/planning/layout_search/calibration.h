@@ -15,14 +15,14 @@ struct FittedConstant {
   double weight = 0;  ///< weight of the pull to `start`, against one row's error
 };
 
-struct Fit {
+struct CalibrationFit {
   std::vector<double> constants;
   std::vector<double> in_sample = {};  ///< predicted / published - 1, by row
   std::vector<double> left_out = {};   ///< the same of each row with the constants that the other rows alone give
 };
 
 /// `ratio(row, constants)`: predicted / published.
-Fit fit_constants(const std::vector<FittedConstant>& constants, int rows,
-                  const std::function<double(int row, const std::vector<double>& constants)>& ratio);
+CalibrationFit fit_constants(const std::vector<FittedConstant>& constants, int rows,
+                             const std::function<double(int row, const std::vector<double>& constants)>& ratio);
 
 }  // namespace megatron::test

@@ -16,7 +16,7 @@ std::int64_t vocabulary_of(const PublishedRow& row) {
 }
 
 /// c[rows, columns] of an inner dimension, in 16 bits.
-ProductWork product(double rows, double columns, double inner) {
+ProductWork half_product(double rows, double columns, double inner) {
   return {rows, columns, inner, 2 * (rows * inner + inner * columns + rows * columns), DType::f16};
 }
 
@@ -56,7 +56,7 @@ class Repeats {
  private:
   void repeat_projection(std::vector<Event>& events, int group, int& tickets) const {
     const auto tokens = static_cast<double>(sequence_of(row_) * row_.micro_batch), h = static_cast<double>(row_.hidden);
-    events.emplace_back(product(tokens, h, 4 * h / static_cast<double>(row_.tensor)));
+    events.emplace_back(half_product(tokens, h, 4 * h / static_cast<double>(row_.tensor)));
     if (group < 0) return;
     events.emplace_back(StartedCollective{Verb::all_reduce, group, tickets, 2 * tokens * h});
     events.emplace_back(Waited{tickets++});

@@ -86,7 +86,8 @@ TEST_CASE("27 published rows: errors in sample and left out", "[calibration]") {
   const auto count = static_cast<int>(published_rows().size());
   std::vector<FittedConstant> constants;
   for (const Meaning& meaning : meanings()) constants.push_back(meaning.constant);
-  const Fit fit = fit_constants(constants, count, [&](int row, const auto& values) { return rows.ratio(row, values); });
+  const CalibrationFit fit =
+      fit_constants(constants, count, [&](int row, const auto& values) { return rows.ratio(row, values); });
   std::cout << fmt::format("{} constants for {} rows\n", constants.size(), count);
   for (std::size_t i = 0; i < constants.size(); ++i) {
     std::cout << fmt::format("  {:<22} {:.4g}\n", constants[i].name, fit.constants[i]);

@@ -28,7 +28,7 @@ Config small_model() {
   return config;
 }
 
-Hardware machine(double node_bandwidth = 1e11) {
+Hardware a100_machine(double node_bandwidth = 1e11) {
   Hardware hardware = read_hardware("a100-sxm");
   hardware.node.bandwidth = node_bandwidth;
   hardware.network.bandwidth = node_bandwidth / 10;
@@ -92,7 +92,7 @@ TEST_CASE("played stages hold what the program's own plan says, to the byte") {
 }
 
 TEST_CASE("step time: divided gradients are sent in every micro-batch") {
-  Hardware slow = machine(1e8);
+  Hardware slow = a100_machine(1e8);
   slow.used.copies_overlap = false;
   const auto seconds = [&](const char* share, std::int64_t micro_batches, std::int64_t layers) {
     Config config = small_model();
@@ -131,7 +131,7 @@ TEST_CASE("search: a growing batch is planned for all its sizes and steps") {
   const RecordedLayout steady = record_layout(resolved(config, 4), 8);
   CHECK(layout.most_bytes() > steady.most_bytes());  // six micro-batches are no multiple of four stages
 
-  const Hardware hardware = machine();
+  const Hardware hardware = a100_machine();
   const double step = step_time(steady, hardware).seconds;
   CHECK(step_time(layout, hardware).seconds == Approx(step));
   CHECK(run_seconds(steady, hardware) == Approx(100 * step));
@@ -153,7 +153,7 @@ TEST_CASE("search: equal stages have the schedule's bubble and parts add up") {
   config.train.micro_batch_size = 4;
   const RecordedLayout layout = record_layout(resolved(config, 4), 8);
   CHECK(layout.played.size() == 3);  // first, middle, last
-  Hardware hardware = machine(1e15);
+  Hardware hardware = a100_machine(1e15);
   hardware.used.launch = 0;  // the ends of the model have few operations more, but some
   const StepTime time = step_time(layout, hardware);
   CHECK(time.bubble == Approx(3.0 / 11).epsilon(0.1));
@@ -167,7 +167,7 @@ TEST_CASE("search: nodes of one rank gather parts of outputs over the network") 
   Config config = small_model();
   config.parallel.tensor = config.parallel.pipeline = 2;
   const RecordedLayout layout = record_layout(resolved(config, 4), 1);
-  Hardware hardware = machine();
+  Hardware hardware = a100_machine();
   hardware.ranks_per_node = 1;
   hardware.node = {};
   hardware.used.scatter_gather = false;
@@ -180,7 +180,7 @@ TEST_CASE("a machine that is twice as fast in everything takes half the time") {
   Config config = small_model();
   config.parallel.tensor = config.parallel.pipeline = 2;
   const RecordedLayout layout = record_layout(resolved(config, 8), 4);
-  Hardware slow = machine(), fast = slow;
+  Hardware slow = a100_machine(), fast = slow;
   fast.flops_16bit *= 2;
   fast.flops_32bit *= 2;
   fast.memory_bandwidth *= 2;
@@ -195,7 +195,7 @@ TEST_CASE("a machine that is twice as fast in everything takes half the time") {
 TEST_CASE("search: finds the fastest of all layouts but plays few of them") {
   for (const double bandwidth : {1e9, 1e12}) {
     CAPTURE(bandwidth);
-    const Hardware hardware = machine(bandwidth);
+    const Hardware hardware = a100_machine(bandwidth);
     const SearchResult all = search_layouts(small_model(), hardware, {.ranks = 8, .results = 100000});
     const SearchResult few = search_layouts(small_model(), hardware, {.ranks = 8, .results = 3});
     CHECK(all.timed + all.too_large == all.candidates);
@@ -207,9 +207,9 @@ TEST_CASE("search: finds the fastest of all layouts but plays few of them") {
 
 TEST_CASE("search: slow links keep a small model whole and little memory cuts it") {
   const Config config = small_model();
-  const SearchResult slow = search_layouts(config, machine(1e9), {.ranks = 8});
+  const SearchResult slow = search_layouts(config, a100_machine(1e9), {.ranks = 8});
   CHECK(slow.best.front().config.parallel.tensor == 1);
-  Hardware narrow = machine();
+  Hardware narrow = a100_machine();
   narrow.reserved_bytes = 0;
   narrow.memory_bytes = 30e6;  // the model's states alone are 18 bytes for each of 6.6 million parameters
   const SearchResult divided = search_layouts(config, narrow, {.ranks = 8});
@@ -217,7 +217,7 @@ TEST_CASE("search: slow links keep a small model whole and little memory cuts it
   for (const PlannedLayout& layout : divided.best) CHECK(layout.recorded.most_bytes() <= 30000000);
   narrow.memory_bytes = 1e6;
   CHECK_THROWS_WITH(search_layouts(config, narrow, {.ranks = 8}), Contains("no layout of 8 ranks fits"));
-  CHECK_THROWS_WITH(search_layouts(config, machine(), {.ranks = 7 * 11}),
+  CHECK_THROWS_WITH(search_layouts(config, a100_machine(), {.ranks = 7 * 11}),
                     Contains("no layout of 77 ranks is allowed for this run"));
 }
 
@@ -226,7 +226,7 @@ TEST_CASE("search: context ranks are tried as far as the run has them") {
   const SearchSettings settings{.ranks = 8, .results = 100000};
   const auto most_of = [&] {
     std::int64_t most = 1;
-    for (const PlannedLayout& layout : search_layouts(config, machine(), settings).best) {
+    for (const PlannedLayout& layout : search_layouts(config, a100_machine(), settings).best) {
       most = std::max(most, layout.config.parallel.context);
     }
     return most;
@@ -268,7 +268,7 @@ TEST_CASE("search: copies share within a node where the network is slow") {
 }
 
 TEST_CASE("search: the result is an input file that parses with the printed plan") {
-  const Hardware hardware = machine();
+  const Hardware hardware = a100_machine();
   const SearchResult result = search_layouts(small_model(), hardware, {.ranks = 16});
   const std::string text = describe_search(result, hardware, 16);
   CHECK(text.find("the second takes") != std::string::npos);

@@ -7,6 +7,7 @@
 #include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "support/trainer_on_rank.h"
+#include "training/loop/rank_files.h"
 #include "training/step/trainer.h"
 
 namespace megatron::test {
@@ -33,15 +34,6 @@ inline std::vector<std::string> train(Config config, const std::string& from, co
     }
   });
   return lines;
-}
-
-inline std::map<std::string, std::string> rank_files(const std::string& checkpoint) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("rank_")) files[name] = contents_of(entry.path().string());
-  }
-  return files;
 }
 
 inline std::string at(const std::string& directory, int step) {

@@ -4,6 +4,7 @@
 #include "distributed/comm/thread_communicator.h"
 #include "support/catch.h"
 #include "support/loop_on_threads.h"
+#include "support/parts_of_text.h"
 #include "training/loop/run_saves.h"
 #include "training/step/compute.h"
 #include "training/step/grid.h"
@@ -51,12 +52,6 @@ struct SavingRun {
   }
 };
 
-int count_of(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 /// A rank's objects while it trains `config` (not resolved).
 struct Rank {
   const Config& config;
@@ -102,15 +97,15 @@ TEST_CASE("background saves: checkpoints and numbers equal those of a waiting ru
   CHECK(expected.size() == 7 * static_cast<std::size_t>(layout.tensor * layout.data * layout.pipeline));
   CHECK(run.rank_files() == expected);
   CHECK(result.metrics == waiting.metrics);
-  CHECK(count_of(result.log, "in the background, for which training waited") == 6);
-  CHECK(count_of(waiting.log, "in the background, for which") == 0);
-  CHECK(count_of(result.log, "saved ") == 7);  // the last one at once
+  CHECK(times_in(result.log, "in the background, for which training waited") == 6);
+  CHECK(times_in(waiting.log, "in the background, for which") == 0);
+  CHECK(times_in(result.log, "saved ") == 7);  // the last one at once
 }
 
 TEST_CASE("a save that comes while one is being written waits for it and says so", "[fault-26]") {
   SavingRun run;
   const LoopResult result = run.run(true);  // every step: a save takes two steps at least, to be written and committed
-  CHECK(count_of(result.log, "which was still being written") >= 5);
+  CHECK(times_in(result.log, "which was still being written") >= 5);
 }
 
 TEST_CASE("an update waits for the copy of a save, which tells of that", "[fault-26]") {

@@ -11,6 +11,7 @@
 #include "support/loop_on_threads.h"
 #include "support/require_error.h"
 #include "training/loop/finished_run.h"
+#include "training/loop/rank_files.h"
 #include "training/step/datasets.h"
 
 using namespace megatron;
@@ -18,16 +19,16 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr int kSteps = 5;
+constexpr int kPoisonedSteps = 5;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-struct Layout {
+struct PoisonedLayout {
   int tensor = 1, pipeline = 1, data = 1;
   bool overlap = false, sequence_parallel = false;
   const char* share = "none";
 };
 
-Config config_of(const ShardFolder& folder, const Layout& layout, const char* directory) {
+Config config_of(const ShardFolder& folder, const PoisonedLayout& layout, const char* directory) {
   Config config = tiny_config();
   config.parallel.tensor = layout.tensor;
   config.parallel.pipeline = layout.pipeline;
@@ -36,9 +37,9 @@ Config config_of(const ShardFolder& folder, const Layout& layout, const char* di
   config.parallel.sequence_parallel = layout.sequence_parallel;
   config.optimizer.share = layout.share;
   config.data.train = make_corpus(folder);
-  config.train.steps = kSteps;
+  config.train.steps = kPoisonedSteps;
   config.learning_rate.peak = 1e-3;
-  config.checkpoint.every_steps = kSteps;
+  config.checkpoint.every_steps = kPoisonedSteps;
   config.run.directory = folder.file(directory);
   return config;
 }
@@ -67,15 +68,6 @@ void poison_backward(InjectedOps& ops, const ProcessGrid& grid, float value, int
   poison_step_3(ops.after_norm_backward, &LayerNormBackwardArgs::dx, grid, value, which, times);
 }
 
-std::map<std::string, std::string> rank_files(const std::string& checkpoint) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("rank_")) files[name] = contents_of(entry.path().string());
-  }
-  return files;
-}
-
 /// Every digit of the steps but the third, whose loss and norm depend on who was poisoned.
 std::vector<std::string> other_steps(const LoopResult& result) {
   std::vector<std::string> lines;
@@ -96,7 +88,7 @@ const nlohmann::json& step(const LoopResult& result, int number) {
 
 TEST_CASE("bad steps: NaN on one rank makes every rank skip and names the rank", "[fault-34]") {
   struct Case {
-    Layout layout;
+    PoisonedLayout layout;
     int rank;
     const char* named;  // as the backward spreads it: the whole replica of that data rank
   };
@@ -130,7 +122,7 @@ TEST_CASE("bad steps: NaN on one rank makes every rank skip and names the rank",
     CHECK(step(one, 4).at("skipped") == 0);
     CHECK(step(one, 4).at("grad_norm").is_number());
     CHECK(other_steps(one) == other_steps(all));
-    const std::string last = fmt::format("/checkpoints/step_{:08}", kSteps);
+    const std::string last = fmt::format("/checkpoints/step_{:08}", kPoisonedSteps);
     CHECK(rank_files(folder.file("one") + last) == rank_files(folder.file("all") + last));
 
     CHECK_THAT(one.log, Contains("warning: step 3 is skipped: the loss of"));
@@ -175,7 +167,7 @@ TEST_CASE("bad steps: a repeated bad backward is placed by data rank and layer",
   const ShardFolder folder;
   // Rank 3 is stage 1 of data rank 1, with the final norm and layers 3 and 2. The third norm of a micro-batch's
   // backward is layer 3's first, whose input is layer 2's output.
-  const Layout layout{.pipeline = 2, .data = 2};
+  const PoisonedLayout layout{.pipeline = 2, .data = 2};
   const LoopResult result = run_loop(config_of(folder, layout, "run"), [](InjectedOps& ops, const ProcessGrid& grid) {
     if (grid.world().rank() == 3) poison_backward(ops, grid, kInfinity, 2, 10 + 2);  // and in its repetition
   });
@@ -206,7 +198,7 @@ TEST_CASE("a parameter that is damaged in memory is named itself", "[fault-34]")
 
 TEST_CASE("bad steps: skipped steps in a row end the run also across a resume", "[fault-34][fault-35]") {
   const ShardFolder folder;
-  const Layout layout{.data = 2};
+  const PoisonedLayout layout{.data = 2};
   Config config = config_of(folder, layout, "run");
   config.train.steps = 12;
   config.train.max_skipped_steps = 4;
@@ -334,7 +326,7 @@ TEST_CASE("the time limit reckons with the closer look that a skipped step takes
 
 TEST_CASE("loss scale: a power of two changes no bit and is in the metrics") {
   const ShardFolder folder;
-  for (const Layout& layout : {Layout{}, Layout{.tensor = 2, .pipeline = 2, .data = 2}}) {
+  for (const PoisonedLayout& layout : {PoisonedLayout{}, PoisonedLayout{.tensor = 2, .pipeline = 2, .data = 2}}) {
     Config config = config_of(folder, layout, layout.data == 1 ? "one" : "cube");
     const LoopResult plain = run_loop(config);
     config.run.directory += " scaled";
@@ -346,7 +338,7 @@ TEST_CASE("loss scale: a power of two changes no bit and is in the metrics") {
     CHECK(step(scaled, 3).at("loss_scale") == 0x1p40);
     CHECK_THAT(scaled.log, Contains("  loss scale 1099511627776\n"));
     CHECK_THAT(plain.log, !Contains("loss scale"));
-    const std::string last = fmt::format("/checkpoints/step_{:08}", kSteps);
+    const std::string last = fmt::format("/checkpoints/step_{:08}", kPoisonedSteps);
     CHECK(rank_files(config.run.directory + last) ==
           rank_files(config.run.directory.substr(0, config.run.directory.size() - 7) + last));
   }

@@ -21,7 +21,7 @@ struct Row {
   void (*change)(Config&);
 };
 
-const Row kRows[] = {
+const Row kSizeRows[] = {
     {"one rank", 1, 1, 1, [](Config&) {}},
     {"bf16 on the cube", 2, 2, 2, [](Config& config) { config.precision.compute = "bf16"; }},
     {"a distributed optimizer", 1, 1, 4, [](Config& config) { config.optimizer.share = "state"; }},
@@ -69,7 +69,7 @@ std::int64_t bytes_of_newest(const std::string& run) {
 }  // namespace
 
 TEST_CASE("plan: the size of a checkpoint is that of a real save to 3 %") {
-  for (const Row& row : kRows) {
+  for (const Row& row : kSizeRows) {
     CAPTURE(row.name);
     const ShardFolder folder;
     Config config = tiny_config();

@@ -49,13 +49,13 @@ class TaskFiles {
   ShardFolder folder;
 };
 
-struct Layout {
+struct TaskLayout {
   const char* name;
   int tensor = 1, pipeline = 1, data = 1;
   void (*change)(Config&) = nullptr;
 };
 
-Config run_of(const TaskFiles& files, const Layout& layout, const std::string& directory) {
+Config run_of(const TaskFiles& files, const TaskLayout& layout, const std::string& directory) {
   Config config = tiny_config();
   config.model.vocab_size = 0;
   config.data.train = files.folder.file("corpus");
@@ -169,11 +169,12 @@ void with_growth(Config& c) {
 
 TEST_CASE("evaluation tasks: change no bit of training and match megatron_eval") {
   const TaskFiles files;
-  const Layout layout = GENERATE(
-      Layout{"one rank"}, Layout{"documents", 1, 1, 2, with_documents}, Layout{"bf16, distributed", 2, 1, 2, in_halves},
-      Layout{"interleaved", 1, 2, 1, interleaved}, Layout{"in parts", 2, 2, 2, in_parts},
-      Layout{"growth", 1, 2, 2, with_growth}, Layout{"context", 1, 1, 1, over_context},
-      Layout{"ring, sequence", 2, 1, 2, over_a_ring}, Layout{"context 4, stages", 1, 2, 1, over_all_rows});
+  const TaskLayout layout =
+      GENERATE(TaskLayout{"one rank"}, TaskLayout{"documents", 1, 1, 2, with_documents},
+               TaskLayout{"bf16, distributed", 2, 1, 2, in_halves}, TaskLayout{"interleaved", 1, 2, 1, interleaved},
+               TaskLayout{"in parts", 2, 2, 2, in_parts}, TaskLayout{"growth", 1, 2, 2, with_growth},
+               TaskLayout{"context", 1, 1, 1, over_context}, TaskLayout{"ring, sequence", 2, 1, 2, over_a_ring},
+               TaskLayout{"context 4, stages", 1, 2, 1, over_all_rows});
   INFO(layout.name);
   const LoopResult without = run_loop(run_of(files, layout, "without"));
   all_told_nothing(without);
@@ -210,7 +211,7 @@ TEST_CASE("evaluation tasks: change no bit of training and match megatron_eval")
 
 TEST_CASE("evaluation tasks: a continued run evaluates at the same steps", "[fault-17]") {
   const TaskFiles files;
-  const Layout layout{"", 1, 2, 2};
+  const TaskLayout layout{"", 1, 2, 2};
   Config config = run_of(files, layout, "straight");
   config.evaluation.tasks = files.tasks();
   const LoopResult straight = run_loop(config);

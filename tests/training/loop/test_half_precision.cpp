@@ -8,6 +8,7 @@
 #include "support/catch.h"
 #include "support/check_on_rank.h"
 #include "support/loop_on_threads.h"
+#include "training/loop/rank_files.h"
 #include "training/step/grid.h"
 #include "training/step/trainer.h"
 
@@ -34,15 +35,6 @@ bool scales_follow(const LoopResult& result, LossScaler scaler) {
     scaler.update(line.at("skipped") == 1);
   }
   return true;
-}
-
-std::map<std::string, std::string> rank_files(const std::string& checkpoint) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("rank_")) files[name] = contents_of(entry.path().string());
-  }
-  return files;
 }
 
 }  // namespace

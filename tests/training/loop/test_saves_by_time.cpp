@@ -2,6 +2,7 @@
 #include "checkpoint/store/folder.h"
 #include "support/catch.h"
 #include "support/loop_on_threads.h"
+#include "support/parts_of_text.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -47,12 +48,6 @@ std::vector<std::string> losses(const LoopResult& result) {
   return all;
 }
 
-int count_of(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 }  // namespace
 
 TEST_CASE("saves by time: at the step after the interval, and the same bits", "[fault-120]") {
@@ -80,7 +75,7 @@ TEST_CASE("saves by time: a background save is not waited for", "[fault-120]") {
   CHECK(run.saved().back() == 1);
   CHECK(run.last_file() == expected);
   CHECK(losses(timed) == losses(without));
-  CHECK(count_of(timed.log, "which was still being written") <= 1);  // the last save waits
+  CHECK(times_in(timed.log, "which was still being written") <= 1);  // the last save waits
 }
 
 TEST_CASE("saves by time: 30 minutes unless the input file says otherwise", "[fault-120]") {

@@ -14,6 +14,7 @@
 #include "support/communicator_cases.h"
 #include "support/loop_on_threads.h"
 #include "training/diagnostics/tensor_comparison.h"
+#include "training/loop/rank_files.h"
 #include "training/step/grid.h"
 #include "training/step/trainer.h"
 
@@ -23,7 +24,7 @@ using communicator_cases::expect;
 
 namespace {
 
-constexpr int kSteps = 4;
+constexpr int kDeviceSteps = 4;
 
 Config config_of(const ShardFolder& folder, bool many_ranks) {
   Config config = tiny_config();
@@ -34,7 +35,7 @@ Config config_of(const ShardFolder& folder, bool many_ranks) {
     config.optimizer.share = "state";
   }
   config.data.train = config.data.validation = make_corpus(folder);
-  config.train.steps = kSteps;
+  config.train.steps = kDeviceSteps;
   config.train.evaluate_every = 2;
   config.train.evaluate_steps = 1;
   config.train.check_replicas_every = 1;
@@ -60,14 +61,8 @@ std::vector<std::string> numbers_of(const LoopResult& result) {
   return lines;
 }
 
-std::map<std::string, std::string> rank_files(const std::string& directory, int step) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(fmt::format("{}/checkpoints/step_{:08}", directory, step))) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("rank_")) files[name] = contents_of(entry.path().string());
-  }
-  return files;
+std::map<std::string, std::string> files_of_step(const std::string& directory, int step) {
+  return rank_files(fmt::format("{}/checkpoints/step_{:08}", directory, step));
 }
 
 /// The lines of run.log about steps that were skipped.
@@ -112,7 +107,7 @@ TEST_CASE("separate device: a whole run does what the host does bit for bit") {
   const LoopResult host = run_loop(config);
   REQUIRE(host.told == std::vector<std::string>(many_ranks ? 8 : 1));
   const std::vector<std::string> numbers = numbers_of(host);
-  REQUIRE(numbers.size() > kSteps);
+  REQUIRE(numbers.size() > kDeviceSteps);
 
   Config device = on_device(config);
   for (const Copies copies : {Copies::early, Copies::late}) {
@@ -121,15 +116,15 @@ TEST_CASE("separate device: a whole run does what the host does bit for bit") {
     const LoopResult there = run_loop(device, nullptr, nullptr, copies);
     CHECK(there.told == host.told);
     CHECK(numbers_of(there) == numbers);
-    for (const int step : {1, kSteps})
-      CHECK(rank_files(device.run.directory, step) == rank_files(config.run.directory, step));
+    for (const int step : {1, kDeviceSteps})
+      CHECK(files_of_step(device.run.directory, step) == files_of_step(config.run.directory, step));
   }
 
   INFO("resumed from what the host has saved");
   device.run.directory = folder.file("resumed");
   device.checkpoint.load = folder.file("host/checkpoints/step_00000002");
   CHECK(run_loop(device).told == host.told);
-  CHECK(rank_files(device.run.directory, kSteps) == rank_files(config.run.directory, kSteps));
+  CHECK(files_of_step(device.run.directory, kDeviceSteps) == files_of_step(config.run.directory, kDeviceSteps));
 }
 
 TEST_CASE("separate device: a bad step is found and explained as on the host") {
@@ -146,7 +141,7 @@ TEST_CASE("separate device: a bad step is found and explained as on the host") {
   const LoopResult there = run_loop(config, poison);
   CHECK(skips(there) == skips(host));
   CHECK(numbers_of(there) == numbers_of(host));
-  CHECK(rank_files(folder.file("device"), kSteps) == rank_files(folder.file("host"), kSteps));
+  CHECK(files_of_step(folder.file("device"), kDeviceSteps) == files_of_step(folder.file("host"), kDeviceSteps));
 }
 
 TEST_CASE("a device with separate memory writes the text that the host writes") {

@@ -164,7 +164,7 @@ TEST_CASE("rounding that Adam makes full steps of is verified") {
 
 namespace {
 
-constexpr std::int64_t kRows = 3, kColumns = 4;
+constexpr std::int64_t kTensorRows = 3, kTensorColumns = 4;
 
 /// A whole tensor of these values.
 TensorSlice slice_of(const std::string& name, const Shape& shape, std::vector<float>& values) {
@@ -182,7 +182,7 @@ WholeTensors small_reference() {
   records[1].name = "layers.0.attention.query.bias";
   records[2].name = "layers.0.attention.key.bias";
   records[2].measured_by = 1;
-  return WholeTensors::of_gradients({slice_of(records[0].name, {kRows, kColumns}, weight),
+  return WholeTensors::of_gradients({slice_of(records[0].name, {kTensorRows, kTensorColumns}, weight),
                                      slice_of(records[1].name, {2}, query), slice_of(records[2].name, {2}, key)},
                                     records, 1, *backend.device);
 }
@@ -205,7 +205,7 @@ std::vector<TensorDeviation> compare_two(const std::function<void(int rank, Name
     for (auto& [name, numbers] : values) {
       const auto count = static_cast<std::int64_t>(numbers.size());
       TensorSlice slice{name, {2}, {{0}, {2}}, 0, count};
-      if (count == 6) slice = {name, {kRows, kColumns}, {{0, 2 * rank}, {kRows, 2}}, 0, count};
+      if (count == 6) slice = {name, {kTensorRows, kTensorColumns}, {{0, 2 * rank}, {kTensorRows, 2}}, 0, count};
       slice.value = Tensor(numbers.data(), {count}, DType::f32);
       held.push_back(slice);
     }

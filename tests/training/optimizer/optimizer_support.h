@@ -15,6 +15,11 @@ namespace megatron::test {
 inline const OptimizerConfig kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_grad_norm = 1};
 inline constexpr UpdateSettings kUpdate{.learning_rate = 1e-2, .weight_decay = 0.1};
 
+/// Rounded to 32 bits.
+inline double as_float(double x) {
+  return static_cast<double>(static_cast<float>(x));
+}
+
 inline Parameter parameter_of(const std::string& name, Shape shape, bool decay, bool owner = true) {
   Parameter parameter(decay ? Role::matrix : Role::vector);
   parameter.name = name;

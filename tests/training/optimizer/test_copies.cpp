@@ -14,34 +14,34 @@ using namespace megatron::test;
 
 namespace {
 
-struct Weight {
+struct PlacedWeight {
   const char* name;
   Shape shape;
   std::vector<int> stages;  // that hold it; several: tied
   int expert = kNone;       // the rank that holds it, of those that share experts out
 };
 
-const std::vector<Weight> kWeights = {
+const std::vector<PlacedWeight> kPlacedWeights = {
     {"table", {11, 3}, {0, 1}},       {"matrix", {35, 3}, {0}},         {"bias", {7}, {0}},
     {"expert 0", {5, 7}, {0}, 0},     {"expert 0's bias", {7}, {0}, 0}, {"expert 1", {5, 7}, {0}, 1},
     {"expert 1's bias", {7}, {0}, 1}, {"wide", {3, 130}, {1}},          {"last norm", {13}, {1}}};
 
-bool holds(const Weight& weight, int stage) {
+bool holds(const PlacedWeight& weight, int stage) {
   return std::find(weight.stages.begin(), weight.stages.end(), stage) != weight.stages.end();
 }
 
 /// Whether a data rank has it, where this number of ranks share experts out.
-bool holds_expert(const Weight& weight, int data, int expert) {
+bool holds_expert(const PlacedWeight& weight, int data, int expert) {
   return weight.expert == kNone || weight.expert % expert == data % expert;
 }
 
 /// The part of a gradient that one copy on one stage computes, hand-made.
-Owned<float> part_of_gradient(const Weight& weight, int stage, int copy, int step) {
+Owned<float> part_of_gradient(const PlacedWeight& weight, int stage, int copy, int step) {
   const auto seed = static_cast<std::uint64_t>(1000 * step + 10 * copy + stage);
   return random_tensor({weight.shape.elements()}, seed ^ hash_name(weight.name), 0.3);
 }
 
-void declare(ParameterStore& store, const ProcessGrid& grid, const Weight& weight) {
+void declare(ParameterStore& store, const ProcessGrid& grid, const PlacedWeight& weight) {
   Parameter parameter = parameter_of(weight.name, weight.shape, weight.shape.rank() == 2);
   parameter.initialization.deviation = weight.shape.rank() == 2 ? 1 : 0;
   if (weight.expert != kNone) parameter.copies = CopyGroup::experts;
@@ -49,7 +49,7 @@ void declare(ParameterStore& store, const ProcessGrid& grid, const Weight& weigh
   if (weight.stages.size() > 1 && grid.ties() > 0) store.mark_tied(index, 0, grid.tie(0).rank() == 0);
 }
 
-struct Trained {
+struct TrainedCopies {
   std::map<std::string, std::vector<float>> values;
   std::vector<double> norms;
 };
@@ -57,14 +57,14 @@ struct Trained {
 constexpr int kSteps = 3;
 
 /// On one rank, whose gradients are the sums of the parts in the order of the ranks: copies, then stages.
-Trained train_alone(const GridShape& shape, DType type) {
+TrainedCopies train_alone(const GridShape& shape, DType type) {
   const int stages = shape.pipeline;
-  Trained result;
+  TrainedCopies result;
   run_as_threads(1, [&](Communicator& world) {
     const ProcessGrid grid(world, {});
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    for (const Weight& weight : kWeights) {
+    for (const PlacedWeight& weight : kPlacedWeights) {
       if (holds(weight, 0) || stages > 1) declare(store, grid, weight);
     }
     store.allocate(*backend.device, type);
@@ -72,7 +72,7 @@ Trained train_alone(const GridShape& shape, DType type) {
     optimizer.initialize(3);
     for (int step = 1; step <= kSteps; ++step) {
       backend.ops->fill(store.gradients(), 0);
-      for (const Weight& weight : kWeights) {
+      for (const PlacedWeight& weight : kPlacedWeights) {
         for (int stage = 0; stage < stages; ++stage) {
           if (!holds(weight, stage)) continue;
           const auto parameter = std::find_if(store.all().begin(), store.all().end(),
@@ -98,20 +98,20 @@ Trained train_alone(const GridShape& shape, DType type) {
 }
 
 /// On a grid, each rank with its part of the gradients.
-Trained train_on(const GridShape& shape, DType type, bool distributed) {
-  Trained result;
+TrainedCopies train_on(const GridShape& shape, DType type, bool distributed) {
+  TrainedCopies result;
   std::mutex mutex;
   run_as_threads(shape.ranks(), [&](Communicator& world) {
     const ProcessGrid grid(world, shape);
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    std::vector<Weight> here;
-    for (const Weight& weight : kWeights) {
+    std::vector<PlacedWeight> here;
+    for (const PlacedWeight& weight : kPlacedWeights) {
       if (holds(weight, grid.at().pipeline) && holds_expert(weight, grid.at().data, shape.expert)) {
         here.push_back(weight);
       }
     }
-    for (const Weight& weight : here) declare(store, grid, weight);
+    for (const PlacedWeight& weight : here) declare(store, grid, weight);
     store.allocate(*backend.device, type, distributed ? shards_of(shape) : Shards{}, 100);
     GradientReducer reducer(grid, store);
     ParameterAllGather gathers(grid, store);
@@ -155,8 +155,8 @@ TEST_CASE("optimizer: context and data and expert ranks update as one rank") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   const bool distributed = GENERATE(false, true);
   CAPTURE(shape.context, shape.data, shape.pipeline, shape.expert, name_of(type), distributed);
-  const Trained alone = train_alone(shape, type);
-  const Trained together = train_on(shape, type, distributed);
+  const TrainedCopies alone = train_alone(shape, type);
+  const TrainedCopies together = train_on(shape, type, distributed);
   CHECK(together.values == alone.values);
   CHECK(together.norms == alone.norms);
   REQUIRE(alone.norms.size() == kSteps);

@@ -24,7 +24,7 @@ struct MuonSettings {
   MuonScale scale = MuonScale::spectral;
 };
 
-struct Reference {
+struct MuonReference {
   MuonSettings settings;
   Matrix64 m;
 
@@ -115,7 +115,7 @@ TEST_CASE("Muon: twenty updates follow the fp64 reference") {
     const MuonSettings settings{.momentum = 0.9, .nesterov = nesterov, .scale = scale};
     Trial trial(shape, settings);
     trial.clip_factor[0] = 0.25f;
-    Reference reference{settings, {shape[0], shape[1]}};
+    MuonReference reference{settings, {shape[0], shape[1]}};
     double worst = 0;
     for (std::uint64_t step = 1; step <= 20; ++step) {
       trial.gradient = random_tensor(shape, 10 + step, step % 5 == 0 ? 1e-3 : 1);

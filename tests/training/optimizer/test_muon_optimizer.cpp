@@ -13,26 +13,22 @@ using namespace megatron::test;
 
 namespace {
 
-struct Weight {
+struct RoleWeight {
   const char* name;
   Role role;
   Shape shape;
 };
-const std::vector<Weight> kWeights = {
+const std::vector<RoleWeight> kRoleWeights = {
     {"table", Role::embedding, {13, 6}}, {"query", Role::matrix, {12, 6}},    {"bias", Role::vector, {12}},
     {"out", Role::matrix, {6, 18}},      {"norm", Role::norm, {6}},           {"square", Role::matrix, {6, 6}},
     {"router", Role::router, {4, 6}},    {"labels", Role::task_head, {3, 6}}, {"head", Role::head, {13, 6}}};
 
-void declare(ParameterStore& store) {
-  for (const Weight& weight : kWeights) {
+void declare_roles(ParameterStore& store) {
+  for (const RoleWeight& weight : kRoleWeights) {
     Parameter parameter = parameter_of(weight.name, weight.shape, true);
     parameter.role = weight.role;
     store.declare(parameter);
   }
-}
-
-double as_float(double x) {
-  return static_cast<double>(static_cast<float>(x));
 }
 
 /// One parameter in double.
@@ -75,8 +71,8 @@ double relative_error(ConstTensor got, const std::vector<double>& want) {
   return std::sqrt(error / squares);
 }
 
-struct Rank {
-  explicit Rank(Communicator& world) : grid(world, {}) {}
+struct MuonRank {
+  explicit MuonRank(Communicator& world) : grid(world, {}) {}
 
   ProcessGrid grid;
   Backend backend = make_cpu_backend();
@@ -94,9 +90,9 @@ TEST_CASE("muon: all roles follow their fp64 reference for 20 steps") {
                OptimizerConfig{.name = "muon", .momentum = 0});
   CAPTURE(config.momentum_or_default(), config.nesterov, config.muon_scale);
   run_as_threads(1, [&](Communicator& world) {
-    Rank rank(world);
+    MuonRank rank(world);
     ParameterStore& store = rank.store;
-    declare(store);
+    declare_roles(store);
     store.allocate(*rank.backend.device, DType::f32);
     rank.backend.ops->fill(store.values(), 0);
     rank.backend.ops->fill(store.gradients(), 0);
@@ -147,9 +143,9 @@ TEST_CASE("muon: all roles follow their fp64 reference for 20 steps") {
 
 TEST_CASE("muon: a skipped step changes nothing") {
   run_as_threads(1, [](Communicator& world) {
-    Rank rank(world);
+    MuonRank rank(world);
     ParameterStore& store = rank.store;
-    declare(store);
+    declare_roles(store);
     store.allocate(*rank.backend.device, DType::f32);
     rank.backend.ops->fill(store.values(), 0);
     rank.backend.ops->fill(store.gradients(), 0);
@@ -180,8 +176,8 @@ TEST_CASE("muon: a group of AdamW's has none of Muon's learning rate factor") {
   const auto trained = [](const OptimizerConfig& config, const std::vector<ParameterGroupConfig>& groups) {
     std::vector<float> values;
     run_as_threads(1, [&](Communicator& world) {
-      Rank rank(world);
-      declare(rank.store);
+      MuonRank rank(world);
+      declare_roles(rank.store);
       rank.store.allocate(*rank.backend.device, DType::f32);
       rank.backend.ops->fill(rank.store.values(), 0);
       set_values(rank.store);
@@ -212,7 +208,7 @@ TEST_CASE("muon: a group of AdamW's has none of Muon's learning rate factor") {
 
 TEST_CASE("muon: one state of hidden matrices, two of all others") {
   ParameterStore store;
-  declare(store);
+  declare_roles(store);
   store.allocate_sizing(DType::bf16);
   std::int64_t numbers = 0;
   for (const Parameter& parameter : store.all()) {

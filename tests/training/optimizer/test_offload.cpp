@@ -88,10 +88,10 @@ struct Case {
 };
 
 /// Bits of values, masters and states by parameter and first element.
-using Bits = std::map<std::string, std::vector<std::byte>>;
+using OffloadBits = std::map<std::string, std::vector<std::byte>>;
 
-struct Trained {
-  Bits bits;
+struct OffloadTrained {
+  OffloadBits bits;
   std::vector<std::size_t> kept, offloaded;  // bytes, by rank
   std::vector<double> norms;
 };
@@ -101,14 +101,14 @@ std::vector<std::byte> bytes_of(ConstTensor x) {
   return {from, from + x.bytes()};
 }
 
-void declare(ParameterStore& store) {
+void declare_offloaded(ParameterStore& store) {
   declare_all(store);
   store.declare(parameter_of("wide", {70, 500}, true));
   store.declare(parameter_of("norm", {500}, false));
   store.declare(parameter_of("tall", {301, 20}, true));
 }
 
-void add_bits(const Optimizer& optimizer, const ParameterStore& store, int rank, Bits& bits) {
+void add_bits(const Optimizer& optimizer, const ParameterStore& store, int rank, OffloadBits& bits) {
   for (const Parameter& parameter : store.all()) {
     bits[fmt::format("{} of {}", parameter.name, rank)] = bytes_of(parameter.value);
     for (const FlatRange& part : ParameterStore::parts_in(parameter, optimizer.owned())) {
@@ -121,11 +121,11 @@ void add_bits(const Optimizer& optimizer, const ParameterStore& store, int rank,
 }
 
 /// Five updates: one of them clipped, one skipped.
-Trained train(const Case& one, const Place& place) {
+OffloadTrained train(const Case& one, const Place& place) {
   OptimizerConfig config{.name = one.rule, .beta2 = 0.95, .momentum = 0.9, .moments_dtype = one.moments};
   config.offload = place.offload;
   config.offload_fraction = place.fraction;
-  Trained trained;
+  OffloadTrained trained;
   trained.kept.resize(static_cast<std::size_t>(one.data));
   trained.offloaded.resize(static_cast<std::size_t>(one.data));
   std::mutex mutex;
@@ -133,7 +133,7 @@ Trained train(const Case& one, const Place& place) {
     const ProcessGrid grid(world, {.data = one.data});
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    declare(store);
+    declare_offloaded(store);
     const ParameterGroups groups(config, one.groups);
     mark_matrices(store, groups, 1);
     store.allocate(*backend.device, one.values, {one.data}, 9000);
@@ -185,7 +185,7 @@ TEST_CASE("offload: an update has the bits of states in the device's memory") {
       Case{.rule = "muon", .values = DType::bf16, .data = 2}, Case{.moments = "bf16", .data = 2},
       Case{.groups = {sgd_for_vectors()}}, Case{.values = DType::bf16, .data = 2, .groups = {sgd_for_vectors()}});
   CAPTURE(one.rule, one.values, one.moments, one.data, one.groups.size());
-  const Trained plain = train(one, {.offload = "none"});
+  const OffloadTrained plain = train(one, {.offload = "none"});
   for (const std::size_t bytes : plain.offloaded) CHECK(bytes == 0);
   REQUIRE(plain.norms.size() == 5);
   REQUIRE(plain.norms[1] > 1);  // clipped
@@ -195,7 +195,7 @@ TEST_CASE("offload: an update has the bits of states in the device's memory") {
       CAPTURE(at_a_time);
       const bool all_at_once = at_a_time == 0;
       if (all_at_once && fraction != 0.5) continue;
-      const Trained other = train(one, {"file", fraction, at_a_time});
+      const OffloadTrained other = train(one, {"file", fraction, at_a_time});
       CHECK(other.bits == plain.bits);
       CHECK(other.norms == plain.norms);
       for (std::size_t rank = 0; rank < plain.kept.size(); ++rank) {
@@ -230,7 +230,7 @@ TEST_CASE("offload: a fraction is whole tensors, from the last one on") {
 TEST_CASE("offload: a rule without states has nothing to offload") {
   const Backend backend = make_cpu_backend();
   ParameterStore store;
-  declare(store);
+  declare_offloaded(store);
   store.allocate(*backend.device, DType::f32);
   OptimizerConfig config{.name = "sgd", .momentum = 0};
   config.offload = "file";

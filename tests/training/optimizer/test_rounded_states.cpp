@@ -21,28 +21,28 @@ OptimizerConfig narrow(const char* rule, double momentum = 0.9) {
 }
 
 /// States and masters by "parameter name", as bits.
-using Bits = std::map<std::string, std::vector<std::uint32_t>>;
+using RoundedBits = std::map<std::string, std::vector<std::uint32_t>>;
 
-struct Weight {
+struct CutWeight {
   const char* name;
   Shape shape;
   bool cut;  ///< over tensor ranks, by its columns
 };
 // The second is larger than a chunk; the others share chunks with their neighbours. The columns of the first are no
 // multiple of 8, and neither is the place of its second half.
-const Weight kWeights[] = {{"narrow", {21, 14}, true},
-                           {"wide", {700, 500}, true},
-                           {"bias", {13}, false},
-                           {"norm", {500}, false},
-                           {"last", {40, 9}, false}};
+const CutWeight kCutWeights[] = {{"narrow", {21, 14}, true},
+                                 {"wide", {700, 500}, true},
+                                 {"bias", {13}, false},
+                                 {"norm", {500}, false},
+                                 {"last", {40, 9}, false}};
 
-/// Where the ranks of kWeights' matrices end up.
+/// Where the ranks of kCutWeights' matrices end up.
 struct Grid {
   int tensor = 1, data = 1;
   bool distributed = false;
 };
 
-Parameter part_of(const Weight& weight, const ProcessGrid& grid) {
+Parameter part_of(const CutWeight& weight, const ProcessGrid& grid) {
   Parameter parameter = parameter_of(weight.name, weight.shape, weight.shape.rank() == 2);
   if (!weight.cut) return parameter;
   const std::int64_t columns = weight.shape[1] / grid.shape().tensor;
@@ -82,15 +82,15 @@ void put(const Parameter& parameter, const FlatRange& part, ConstTensor numbers,
 }
 
 /// Three updates with clipping off, so that all grids have the same factor to the bit.
-Bits train_on(const Grid& layout, OptimizerConfig config, std::uint64_t seed = 3) {
+RoundedBits train_on(const Grid& layout, OptimizerConfig config, std::uint64_t seed = 3) {
   config.clip_grad_norm = 0;
-  Bits bits;
+  RoundedBits bits;
   std::mutex mutex;
   run_as_threads(layout.tensor * layout.data, [&](Communicator& world) {
     const ProcessGrid grid(world, {.tensor = layout.tensor, .data = layout.data});
     Backend backend = make_cpu_backend();
     ParameterStore store;
-    for (const Weight& weight : kWeights) store.declare(part_of(weight, grid));
+    for (const CutWeight& weight : kCutWeights) store.declare(part_of(weight, grid));
     const ParameterGroups groups(config);
     mark_matrices(store, groups, layout.tensor);
     store.allocate(*backend.device, DType::f32, {layout.distributed ? layout.data : 1}, 1000);
@@ -124,8 +124,8 @@ Bits train_on(const Grid& layout, OptimizerConfig config, std::uint64_t seed = 3
 TEST_CASE("bf16 moments: their bits depend on the element, not on the layout") {
   const OptimizerConfig config = GENERATE(narrow("adamw"), narrow("sgd"), narrow("lion"));
   CAPTURE(config.name);
-  const Bits one = train_on({}, config);
-  REQUIRE(one.size() == std::size(kWeights) * (config.name == "adamw" ? 3 : 2));
+  const RoundedBits one = train_on({}, config);
+  REQUIRE(one.size() == std::size(kCutWeights) * (config.name == "adamw" ? 3 : 2));
   for (const Grid& grid : {Grid{2, 1, false}, Grid{1, 3, true}, Grid{2, 2, true}}) {
     CAPTURE(grid.tensor, grid.data);
     CHECK(train_on(grid, config) == one);
@@ -135,8 +135,8 @@ TEST_CASE("bf16 moments: their bits depend on the element, not on the layout") {
 
 TEST_CASE("bf16 moments: Muon's too, in shards and as one") {
   const OptimizerConfig config = narrow("muon");
-  const Bits one = train_on({}, config);
-  CHECK(one.size() == std::size(kWeights) * 2 + 2);  // vectors are AdamW's
+  const RoundedBits one = train_on({}, config);
+  CHECK(one.size() == std::size(kCutWeights) * 2 + 2);  // vectors are AdamW's
   for (const Grid& grid : {Grid{1, 2, true}, Grid{2, 1, false}, Grid{2, 2, true}}) {
     CAPTURE(grid.tensor, grid.data);
     CHECK(train_on(grid, config) == one);
@@ -145,8 +145,8 @@ TEST_CASE("bf16 moments: Muon's too, in shards and as one") {
 
 namespace {
 
-struct Rank {
-  Rank(Communicator& world, const OptimizerConfig& config) : grid(world, {}) {
+struct RoundingRank {
+  RoundingRank(Communicator& world, const OptimizerConfig& config) : grid(world, {}) {
     declare_all(store);
     store.allocate(*backend.device, DType::f32);
     gathers = std::make_unique<ParameterAllGather>(grid, store);
@@ -197,7 +197,7 @@ TEST_CASE("bf16 moments: half the memory, and zeros between parameters") {
   for (const auto& [rule, states] : {std::pair("adamw", 2), std::pair("sgd", 1), std::pair("lion", 1)}) {
     CAPTURE(rule);
     run_as_threads(1, [&, rule = rule, states = states](Communicator& world) {
-      Rank rank(world, narrow(rule));
+      RoundingRank rank(world, narrow(rule));
       const auto elements = static_cast<std::size_t>(rank.store.flat_elements());
       CHECK(rank.optimizer->state_bytes() == 2 * static_cast<std::size_t>(states) * elements);
       CHECK(rank.optimizer->state_bytes() == Optimizer::state_bytes(rank.store, {}, narrow(rule)).kept);
@@ -220,7 +220,7 @@ TEST_CASE("bf16 moments: a skipped step leaves every bit") {
   const OptimizerConfig config = GENERATE(narrow("adamw"), narrow("sgd"), narrow("lion"), narrow("muon"));
   CAPTURE(config.name);
   run_as_threads(1, [&](Communicator& world) {
-    Rank rank(world, config);
+    RoundingRank rank(world, config);
     for (std::uint64_t step = 1; step <= 2; ++step) {
       set_gradients(rank.store, step, 0.3);
       update(*rank.optimizer, rank.backend, rank.grid, kUpdate);
@@ -243,7 +243,7 @@ TEST_CASE("bf16 moments: changes too small for rounding to nearest add up") {
     // v decays by a thousandth per update: less than half of bf16's last place, in which nearest would keep v forever.
     OptimizerConfig config = narrow("adamw");
     config.beta2 = 0.999;
-    Rank rank(world, config);
+    RoundingRank rank(world, config);
     rank.backend.ops->fill(rank.store.gradients(), 0);
     const Tensor v = state_of(*rank.optimizer, "v");
     const Parameter& matrix = rank.store.all().front();
@@ -267,7 +267,7 @@ TEST_CASE("bf16 moments: twenty steps stay close to those in fp32") {
   const auto trained = [&](OptimizerConfig config) {
     std::map<std::string, std::vector<double>> numbers;
     run_as_threads(1, [&](Communicator& world) {
-      Rank rank(world, config);
+      RoundingRank rank(world, config);
       const std::vector<float> start = copy_of(rank.store.values());
       for (std::uint64_t step = 1; step <= 20; ++step) {
         // A part that stays and one that changes.

@@ -12,19 +12,15 @@ using namespace megatron::test;
 
 namespace {
 
-double as_float(double x) {
-  return static_cast<double>(static_cast<float>(x));
-}
-
 /// AdamW in double, parameter by parameter.
-struct Reference {
+struct AdamwReference {
   struct State {
     std::vector<double> value, m, v;
   };
   std::vector<State> states;
   int step = 0;
 
-  explicit Reference(const ParameterStore& store) {
+  explicit AdamwReference(const ParameterStore& store) {
     for (const Parameter& parameter : store.all()) {
       const std::vector<float> value = copy_of(parameter.value);
       const std::vector<double> zero(value.size());
@@ -65,7 +61,7 @@ TEST_CASE("AdamW: follows its fp64 reference and decays only where it belongs") 
     ParameterStore store;
     make_small(store, backend);
     Optimizer optimizer(store, kSettings, *backend.device, *backend.ops);
-    Reference reference(store);
+    AdamwReference reference(store);
     int clipped = 0;
     for (int step = 1; step <= 8; ++step) {
       CAPTURE(step);
@@ -116,7 +112,7 @@ TEST_CASE("SGD: momentum and L2 decay and clipping without unneeded memory") {
       CHECK(state_of(optimizer, "v").empty());
       const std::size_t one_moment = 4 * static_cast<std::size_t>(store.flat_elements());
       CHECK(optimizer.state_bytes() == (momentum == 0 ? 0 : one_moment));
-      Reference reference(store);
+      AdamwReference reference(store);
       for (std::uint64_t step = 1; step <= 4; ++step) {
         set_gradients(store, step, step % 2 == 0 ? 0.05 : 0.8);
         const double norm = norm_of(store), factor = std::min(1.0, 1 / (norm + 1e-6));
@@ -155,7 +151,7 @@ TEST_CASE("Lion: follows its fp64 reference with one state and skips") {
     CHECK(state_of(optimizer, "v").empty());
     CHECK(optimizer.state_bytes() == 4 * static_cast<std::size_t>(store.flat_elements()));
     CHECK(optimizer.state_bytes() == Optimizer::state_bytes(store, {}, settings).kept);
-    Reference reference(store);
+    AdamwReference reference(store);
     const double beta1 = as_float(settings.beta1), beta2 = as_float(settings.beta2);
     const double rate = as_float(kUpdate.learning_rate);
     for (std::uint64_t step = 1; step <= 6; ++step) {
@@ -166,7 +162,7 @@ TEST_CASE("Lion: follows its fp64 reference with one state and skips") {
       for (std::size_t k = 0; k < store.all().size(); ++k) {
         const Parameter& parameter = store.all()[k];
         INFO(parameter.name);
-        Reference::State& state = reference.states[k];
+        AdamwReference::State& state = reference.states[k];
         const double decay = parameter.decays() ? as_float(kUpdate.weight_decay) : 0;
         for (std::size_t i = 0; i < state.value.size(); ++i) {
           const double g = factor * static_cast<double>(parameter.gradient.as<float>()[i]);

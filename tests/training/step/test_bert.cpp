@@ -16,15 +16,15 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr int kBreak = 2, kSteps = 4;
+constexpr int kBreak = 2, kBertSteps = 4;
 
-struct Layout {
+struct BertLayout {
   int tensor = 1, data = 1, pipeline = 1;
   bool distributed = false;
   const char* schedule = "1f1b";
 };
 
-Config config_of(const Layout& layout, void (*variant)(ModelConfig&)) {
+Config config_of(const BertLayout& layout, void (*variant)(ModelConfig&)) {
   Config config = tiny_config();
   variant(config.model);
   config.parallel.tensor = layout.tensor;
@@ -37,14 +37,14 @@ Config config_of(const Layout& layout, void (*variant)(ModelConfig&)) {
   return config;
 }
 
-struct Trained {
+struct TrainedBert {
   std::vector<double> losses;
   NamedValues parameters;
 };
 
 /// From the start, or from the checkpoint in `folder` if there is one, to `last`; then saves to `save_to`.
-Trained train(const Config& config, const std::string& folder, int last, const std::string& save_to) {
-  Trained trained;
+TrainedBert train(const Config& config, const std::string& folder, int last, const std::string& save_to) {
+  TrainedBert trained;
   std::mutex mutex;
   run_as_threads(grid_shape(config).ranks(), [&](Communicator& world) {
     const ProcessGrid grid(world, grid_shape(config));
@@ -77,23 +77,24 @@ Trained train(const Config& config, const std::string& folder, int last, const s
 TEST_CASE("BERT and T5: a checkpoint continues on any layout with the same bytes") {
   const auto variant = GENERATE(like_bert, like_megatron_bert, like_t5, like_megatron_t5);
   const TemporaryFolder folder;
-  const Layout cube{2, 2, 2};
-  const Trained whole = train(config_of(cube, variant), folder.file("none"), kSteps, folder.file("whole"));
-  const Trained saved = train(config_of(cube, variant), folder.file("none"), kBreak, folder.file("saved"));
-  for (const Layout& layout : {Layout{1, 1, 1}, Layout{4, 1, 1}, Layout{1, 4, 2, true},
-                               Layout{2, 1, 2, false, "zero_bubble"}, Layout{1, 2, 2, false, "interleaved"}}) {
+  const BertLayout cube{2, 2, 2};
+  const TrainedBert whole = train(config_of(cube, variant), folder.file("none"), kBertSteps, folder.file("whole"));
+  const TrainedBert saved = train(config_of(cube, variant), folder.file("none"), kBreak, folder.file("saved"));
+  for (const BertLayout& layout :
+       {BertLayout{1, 1, 1}, BertLayout{4, 1, 1}, BertLayout{1, 4, 2, true}, BertLayout{2, 1, 2, false, "zero_bubble"},
+        BertLayout{1, 2, 2, false, "interleaved"}}) {
     CAPTURE(layout.tensor, layout.data, layout.pipeline, layout.schedule);
     const std::string there = folder.file("there"), back = folder.file("back");
-    const Trained carried = train(config_of(layout, variant), folder.file("saved"), kBreak, there);
+    const TrainedBert carried = train(config_of(layout, variant), folder.file("saved"), kBreak, there);
     CHECK(carried.parameters == saved.parameters);
-    const Trained further = train(config_of(layout, variant), there, kSteps, folder.file("further"));
-    REQUIRE(further.losses.size() == kSteps - kBreak);
+    const TrainedBert further = train(config_of(layout, variant), there, kBertSteps, folder.file("further"));
+    REQUIRE(further.losses.size() == kBertSteps - kBreak);
     for (std::size_t i = 0; i < further.losses.size(); ++i) {
       CHECK(further.losses[i] == Approx(whole.losses[kBreak + i]).epsilon(1e-5));
     }
     // Where it began, nothing has changed: moments too.
     train(config_of(cube, variant), there, kBreak, back);
-    const Trained again = train(config_of(cube, variant), back, kSteps, folder.file("again"));
+    const TrainedBert again = train(config_of(cube, variant), back, kBertSteps, folder.file("again"));
     CHECK(again.parameters == whole.parameters);
     for (const char* name : {"there", "back", "further", "again"}) std::filesystem::remove_all(folder.file(name));
   }

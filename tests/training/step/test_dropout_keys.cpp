@@ -17,11 +17,11 @@ using namespace megatron::test;
 
 namespace {
 
-using Keys = std::vector<std::uint64_t>;
+using DropoutKeys = std::vector<std::uint64_t>;
 
 struct RecordedMasks final : OpsDecorator {
   using OpsDecorator::OpsDecorator;
-  Keys forward, backward, noise;
+  DropoutKeys forward, backward, noise;
 
   void dropout_add_forward(const DropoutAddForwardArgs& args) override {
     record(forward, args.dropout);
@@ -45,17 +45,18 @@ struct RecordedMasks final : OpsDecorator {
   }
 
  private:
-  static void record(Keys& keys, const Dropout& dropout) {
+  static void record(DropoutKeys& keys, const Dropout& dropout) {
     if (dropout.probability > 0) keys.push_back(dropout.key);
   }
   void pass(const char*, const std::function<void()>& call) override { call(); }
 };
 
 struct StepKeys {
-  Keys masks, noise;
+  DropoutKeys masks, noise;
 };
 
-/// Keys of every mask of each of two steps of one micro-batch; those of all noise, in the forward and the backward.
+/// Keys of every mask of each of two steps of one micro-batch; those of all noise, in the forward and the
+/// backward.
 std::vector<StepKeys> keys_of(Config config) {
   config.train.micro_batch_size = config.train.global_batch_size;
   std::vector<StepKeys> steps;

@@ -12,7 +12,7 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr std::size_t kSequence = 16, kWidth = 32, kBytes = sizeof(float);
+constexpr std::size_t kHeadSequence = 16, kHeadWidth = 32, kBytes = sizeof(float);
 
 Config in_chunks(std::int64_t chunks, const Layout& layout, std::int64_t vocabulary = 50) {
   Config config = config_of(layout);
@@ -34,7 +34,7 @@ std::size_t in_arena(std::size_t floats) {
 
 TEST_CASE("head chunks: slots hold no logits and no statistics of rows") {
   const std::int64_t batch = GENERATE(1, 2, 4);
-  const std::size_t rows = kSequence * static_cast<std::size_t>(batch);
+  const std::size_t rows = kHeadSequence * static_cast<std::size_t>(batch);
   for (const char* const schedule : {"1f1b", "gpipe", "zero_bubble"}) {
     const Layout layout{.pipeline = 2, .micro_batch = batch, .schedule = schedule};
     const Config whole = in_chunks(1, layout);
@@ -63,13 +63,13 @@ TEST_CASE("head chunks: scratch holds the logits of the largest chunk") {
     const Config config =
         in_chunks(chunks, {.tensor = tensor, .sequence_parallel = sequence_parallel && tensor > 1}, 1 << 16);
     const auto ranks = static_cast<std::size_t>(tensor), count = static_cast<std::size_t>(chunks);
-    const std::size_t most = (kSequence + count - 1) / count, stream = in_arena(kSequence * kWidth);
+    const std::size_t most = (kHeadSequence + count - 1) / count, stream = in_arena(kHeadSequence * kHeadWidth);
     const std::size_t words = static_cast<std::size_t>(config.model.padded_vocab()) / ranks;
     // The losses; the norm's output, with sequence parallelism gathered too, next to the shares of the gradient; of all
     // rows and of a chunk, what is known of its logits.
     const std::size_t streams =
-        config.parallel.sequence_parallel ? in_arena(kSequence * kWidth / ranks) + 2 * stream : stream;
-    CHECK(plan_of(config).scratch == 64 + streams + in_arena(kSequence) + in_arena(2 * kSequence) +
+        config.parallel.sequence_parallel ? in_arena(kHeadSequence * kHeadWidth / ranks) + 2 * stream : stream;
+    CHECK(plan_of(config).scratch == 64 + streams + in_arena(kHeadSequence) + in_arena(2 * kHeadSequence) +
                                          in_arena(most * words) + in_arena(2 * most) + in_arena(most));
   }
 }
@@ -126,10 +126,10 @@ Results play(const Config& config) {
 /// of rows. The library of the CPU decides it: with AVX2, oneDNN adds in an order that depends on the number of rows.
 bool products_in_chunks_have_the_same_bits(std::int64_t rows, std::int64_t chunks, std::int64_t words) {
   Backend backend = make_cpu_backend();
-  const auto table = random_tensor({words, kWidth}, 1);
+  const auto table = random_tensor({words, kHeadWidth}, 1);
   const auto same = [&](std::int64_t inner, bool transposed) {
     const auto x = random_tensor({rows, inner}, 2);
-    const std::int64_t columns = transposed ? words : kWidth;
+    const std::int64_t columns = transposed ? words : kHeadWidth;
     Owned<float> whole({rows, columns}), parts({rows, columns});
     backend.ops->matmul({.a = x, .b = table, .transpose_b = transposed, .c = whole});
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -140,7 +140,7 @@ bool products_in_chunks_have_the_same_bits(std::int64_t rows, std::int64_t chunk
     }
     return whole == parts;
   };
-  return same(kWidth, true) && same(words, false);
+  return same(kHeadWidth, true) && same(words, false);
 }
 
 }  // namespace
@@ -153,7 +153,7 @@ TEST_CASE("head chunks: the bits of one chunk, but for sums over rows") {
   for (const std::int64_t chunks : {2, 3}) {  // 64 rows each; 42 or 43
     CAPTURE(chunks);
     const Results some = play(in_chunks(chunks, layout));
-    if (products_in_chunks_have_the_same_bits(8 * kSequence, chunks, whole.model.padded_vocab())) {
+    if (products_in_chunks_have_the_same_bits(8 * kHeadSequence, chunks, whole.model.padded_vocab())) {
       CHECK(some.tokens == one.tokens);
       CHECK(some.loss == one.loss);
       CHECK(some.gradients == one.gradients);

@@ -19,7 +19,7 @@ using namespace megatron::test;
 
 namespace {
 
-constexpr std::int64_t kSequence = 24;
+constexpr std::int64_t kPackedSequence = 24;
 
 struct Played {
   double loss = 0, count = 0, evaluated = 0;
@@ -28,7 +28,7 @@ struct Played {
 
 std::shared_ptr<EncodedInstructions> encoded(std::span<const Instruction> instructions) {
   const ByteWords tokenizer(false);
-  auto examples = std::make_shared<EncodedInstructions>(tokenizer, kSequence);
+  auto examples = std::make_shared<EncodedInstructions>(tokenizer, kPackedSequence);
   for (const Instruction& instruction : instructions) examples->add(instruction);
   examples->pack("here");
   return examples;
@@ -36,7 +36,7 @@ std::shared_ptr<EncodedInstructions> encoded(std::span<const Instruction> instru
 
 Config config_of(const std::string& positions, std::int64_t samples) {
   Config config = tiny_config();
-  config.model.sequence_length = config.model.max_position_embeddings = kSequence;
+  config.model.sequence_length = config.model.max_position_embeddings = kPackedSequence;
   config.model.vocab_size = 256;
   config.model.position_embedding = positions;
   config.model.hidden_dropout = config.model.attention_dropout = 0;

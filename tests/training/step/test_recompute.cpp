@@ -9,7 +9,7 @@ using namespace megatron::test;
 
 namespace {
 
-Config config_of(RecomputeConfig recompute) {
+Config config_with(RecomputeConfig recompute) {
   Config config = tiny_config();
   config.train.micro_batch_size = 2;
   config.recompute = recompute;
@@ -18,7 +18,7 @@ Config config_of(RecomputeConfig recompute) {
 
 /// Losses of an evaluation before and after a training step.
 std::vector<double> evaluations(const RecomputeConfig& recompute, int pipeline) {
-  Config config = config_of(recompute);
+  Config config = config_with(recompute);
   config.parallel.pipeline = pipeline;
   return evaluate_tiny(config);
 }
@@ -36,7 +36,7 @@ TEST_CASE("evaluation of a model with recomputed layers is the same, bit for bit
 }
 
 TEST_CASE("recomputation on several threads per rank is the same, bit for bit") {
-  Config config = config_of({});
+  Config config = config_with({});
   config.model.hidden_size = 128;  // wide enough that products and norms are cut up
   config.model.ffn_hidden_size = 512;
   config.model.sequence_length = config.model.max_position_embeddings = 64;

@@ -28,7 +28,7 @@ using namespace megatron::test;
 namespace {
 
 constexpr std::int64_t kHidden = 8, kGroups = 2;
-constexpr int kExperts = 2, kSteps = 4;
+constexpr int kExperts = 2, kMatrixSteps = 4;
 
 void declare(ParameterStore& store, const ProcessGrid& grid, const TensorRegion& region) {
   const ParameterBuilder builder(store, region);
@@ -60,7 +60,7 @@ std::vector<float> gradient_of(const Parameter& parameter, int step) {
   return gradient;
 }
 
-struct Trained {
+struct TrainedMatrices {
   NamedValues values, m;  ///< whole tensors
 };
 
@@ -82,7 +82,7 @@ struct TrainingRank {
   }
 
   void train() {
-    for (int step = 1; step <= kSteps; ++step) {
+    for (int step = 1; step <= kMatrixSteps; ++step) {
       backend.ops->fill(store.gradients(), store.sharded() ? NAN : 0);  // beyond what a rank owns they are anything
       for (const Parameter& parameter : store.all()) {
         const std::vector<float> gradient = box_of(parameter, gradient_of(parameter, step));
@@ -140,8 +140,8 @@ struct TrainingRank {
   }
 };
 
-Trained train_alone(DType type) {
-  Trained result;
+TrainedMatrices train_alone(DType type) {
+  TrainedMatrices result;
   run_as_threads(1, [&](Communicator& world) {
     TrainingRank rank(world, {}, type, false);
     rank.train();
@@ -154,7 +154,7 @@ Trained train_alone(DType type) {
   return result;
 }
 
-void require_same(const TrainingRank& rank, const Trained& alone) {
+void require_same(const TrainingRank& rank, const TrainedMatrices& alone) {
   for (const Parameter& parameter : rank.store.all()) {
     communicator_cases::expect(rank.values_of(parameter) == box_of(parameter, alone.values.at(parameter.name)), "{}",
                                parameter.name);
@@ -180,7 +180,7 @@ TEST_CASE("muon: parts of matrices on every layout are updated as one rank's") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   const bool distributed = GENERATE(false, true);
   CAPTURE(shape.tensor, shape.context, shape.data, shape.expert, name_of(type), distributed);
-  const Trained alone = train_alone(type);
+  const TrainedMatrices alone = train_alone(type);
   std::mutex mutex;
   std::vector<std::size_t> scratch;
   run_as_threads(shape.ranks(), [&](Communicator& world) {
@@ -196,11 +196,12 @@ TEST_CASE("muon: parts of matrices on every layout are updated as one rank's") {
 
 namespace {
 
-constexpr std::int64_t kWidth = 64;
+constexpr std::int64_t kStackWidth = 64;
 
 Config stack(int copies, int layers) {
   Config config;
-  config.model = model_of({.layers = layers, .hidden = kWidth, .heads = 4, .ffn = 4 * kWidth, .sequence = 64});
+  config.model =
+      model_of({.layers = layers, .hidden = kStackWidth, .heads = 4, .ffn = 4 * kStackWidth, .sequence = 64});
   config.parallel.data = copies;
   config.optimizer = settings(true);
   return config;
@@ -273,5 +274,6 @@ TEST_CASE("muon: each matrix is the work of one copy, counted by a plan") {
     if (data > 0) CHECK(plan.scratch == scratch);
     scratch = plan.scratch;
   }
-  CHECK(flops == 2 * (4 * orthogonalize_flops({kWidth, kWidth}) + 2 * orthogonalize_flops({4 * kWidth, kWidth})));
+  CHECK(flops == 2 * (4 * orthogonalize_flops({kStackWidth, kStackWidth}) +
+                      2 * orthogonalize_flops({4 * kStackWidth, kStackWidth})));
 }
