@@ -8,18 +8,18 @@ namespace megatron::test {
 namespace {
 
 // 16 rows of a micro-batch: halves, parts of 5 and 6 rows, single rows.
-const std::vector<std::string> kTwoChunks = {"model.head_chunks=2"}, kThreeChunks = {"model.head_chunks=3"},
+const std::vector<std::string> kTwoHeadChunks = {"model.head_chunks=2"}, kThreeChunks = {"model.head_chunks=3"},
                                kManyChunks = {"model.head_chunks=100"};
 const std::vector<std::string> kGpipe = {"parallel.schedule=gpipe"};
 const std::vector<std::string> kShards = {"optimizer.share=state", "parallel.overlap_gradients=true"};
 
 std::vector<Row> chunks_on_layouts() {
   return {
-      {"2 head chunks", 1, 1, 1, kTwoChunks, {}, ""},
+      {"2 head chunks", 1, 1, 1, kTwoHeadChunks, {}, ""},
       {"3 head chunks", 1, 1, 1, kThreeChunks, {}, ""},
       {"more head chunks than rows", 1, 1, 1, kManyChunks, {}, ""},
       {"3 head chunks, micro-batch 3", 1, 1, 1, with(kThreeChunks, {"train.micro_batch_size=3"}), {}, ""},
-      {"2 head chunks, tensor 2", 2, 1, 1, kTwoChunks, {}, ""},
+      {"2 head chunks, tensor 2", 2, 1, 1, kTwoHeadChunks, {}, ""},
       {"3 head chunks, tensor 4", 4, 1, 1, kThreeChunks, {}, ""},
       {"more head chunks than rows, tensor 2", 2, 1, 1, kManyChunks, {}, ""},
       {"3 head chunks, sequence", 2, 1, 1, with(kSequence, kThreeChunks), {}, ""},
@@ -37,12 +37,12 @@ std::vector<Row> chunks_on_layouts() {
        with(with(kZero, kSequence), kThreeChunks),
        {},
        "3 head chunks, sequence, 2 x 2 x 2"},
-      {"3 head chunks, interleaved", 1, 1, 2, with(kTwoChunks, kThreeChunks), {}, ""},
+      {"3 head chunks, interleaved", 1, 1, 2, with(kTwoHeadChunks, kThreeChunks), {}, ""},
       {"3 head chunks, interleaved, sequence, distributed",
        2,
        2,
        2,
-       with(with(with(kTwoChunks, kSequence), kShards), kThreeChunks),
+       with(with(with(kTwoHeadChunks, kSequence), kShards), kThreeChunks),
        {},
        ""},
       {"3 head chunks, data 2", 1, 2, 1, kThreeChunks, {}, ""},
