@@ -51,7 +51,7 @@ class SwappedAxes {
   TensorRegion region_;
 };
 
-void train(const Planted& planted) {
+void train_planted(const Planted& planted) {
   const Config config = config_of({planted.name, planted.tensor, planted.data, planted.pipeline, planted.how, {}, ""});
   const auto divided = static_cast<int>(config.parallel.context);
   const int ranks = planted.tensor * divided * planted.data * planted.pipeline;
@@ -123,7 +123,7 @@ void require_found(const Planted& planted) {
   std::string message;
   require_error(ErrorKind::numerics, parts, [&] {
     try {
-      train(planted);
+      train_planted(planted);
     } catch (const Error& error) {
       message = error.what();
       throw;
@@ -134,7 +134,7 @@ void require_found(const Planted& planted) {
 
 void check_found(const Planted& planted) {
   require_found(planted);
-  train({.name = planted.name,
+  train_planted({.name = planted.name,
          .tensor = planted.tensor,
          .data = planted.data,
          .pipeline = planted.pipeline,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "parity/shared_options.h"
 #include "support/planted_defects.h"
 #include "support/planted_stages.h"
 #include "training/step/replica.h"
@@ -57,7 +58,6 @@ void is_partial(Parameter& parameter);                    ///< norms alone
 void count_alone(std::vector<double>& counts, int rank);  ///< targets of a rank
 void without_waiting(Context& context, const std::function<void(Context&)>& play);
 
-inline const std::vector<std::string> kSequence = {"parallel.sequence_parallel=true"};
 inline const std::vector<std::string> kSharded = {"optimizer.share=state"};
 
 }  // namespace megatron::test
