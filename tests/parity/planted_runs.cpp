@@ -135,10 +135,10 @@ void require_found(const Planted& planted) {
 void check_found(const Planted& planted) {
   require_found(planted);
   train_planted({.name = planted.name,
-         .tensor = planted.tensor,
-         .data = planted.data,
-         .pipeline = planted.pipeline,
-         .how = planted.how});
+                 .tensor = planted.tensor,
+                 .data = planted.data,
+                 .pipeline = planted.pipeline,
+                 .how = planted.how});
 }
 
 CommunicationDefect without_sums(const std::string& group, DType type) {

@@ -106,8 +106,8 @@ std::vector<Row> divided_gradients() {
       {"gradients, sets, pipeline 2, bf16", 1, 4, 2, with(with(kGradients, sets), bf16), {}, ""},
       {"gradients, sets, context 2", 1, 2, 1, with(with(kGradients, sets), two_contexts), {}, ""},
       {"gradients, sets, T5", 1, 4, 2, with(kGradients, sets), t5, ""},
-      {"gradients, sets of 4, experts", 1, 8, 1, with(with(kGradients, {"optimizer.share_within=4"}), two_experts),
-       experts, ""},
+      {"gradients, sets of 4, experts on context ranks", 1, 4, 1,
+       with(with(kGradients, {"optimizer.share_within=4", "parallel.context=2"}), two_experts), experts, ""},
       {"gradients, sets, experts with one copy", 1, 4, 1, with(with(kGradients, sets), two_experts), experts, ""},
   };
   rows.insert(rows.end(), within.begin(), within.end());

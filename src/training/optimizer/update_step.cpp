@@ -60,19 +60,20 @@ bool UpdateStep::norm_over_experts() const {
 // Each of the ranks that share experts out counts its own, and the first counts what is the same on all. Sets of copies
 // have the same parts, which one of them counts.
 void UpdateStep::add_squares() {
-  const Tensor counted = tensors_.sums.slice(0, 0, 1);
-  const bool first = grid_.expert().rank() == 0;
+  if (grid_.replicas().rank() == 0) {
+    const Tensor counted = tensors_.sums.slice(0, 0, 1);
+    const bool first = grid_.expert().rank() == 0;
+    optimizer_.add_counted_squares(CopyGroup::experts, counted);
+    if (norm_over_experts() && !first) ops_.copy(counted, tensors_.model_square_sum);
+    optimizer_.add_counted_squares(CopyGroup::dense, counted);
+    if (norm_over_experts() && first) ops_.copy(counted, tensors_.model_square_sum);
+  }
   optimizer_.add_squares_of_copies(tensors_.sums.slice(0, 1, 1));
-  if (grid_.replicas().rank() > 0) return;
-  optimizer_.add_counted_squares(CopyGroup::experts, counted);
-  if (norm_over_experts() && !first) ops_.copy(counted, tensors_.model_square_sum);
-  optimizer_.add_counted_squares(CopyGroup::dense, counted);
-  if (norm_over_experts() && first) ops_.copy(counted, tensors_.model_square_sum);
 }
 
 void UpdateStep::sum_up(ConstTensor losses, const StepCounts& counted) {
   const Tensor sums = tensors_.sums;
-  ops_.fill(sums, 0);
+  ops_.fill(tensors_.with_model, 0);
   add_squares();
   if (terms_ > 0) grid_.tensor().expects(losses, kLossSums);
   if (tensors_.counts) grid_.tensor().expects(counted.counts, kRouteCounts);
