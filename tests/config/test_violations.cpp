@@ -49,6 +49,27 @@ TEST_CASE("update rules: the keys of a row need one of its rules", "[config]") {
       0.8);
 }
 
+TEST_CASE("share_within: sets are equal and have whole samples and experts", "[config][fault-3]") {
+  const auto refused = [](std::vector<std::string> settings, int ranks) {
+    settings.insert(settings.end(), {"optimizer.share=weights", "train.global_batch_size=24"});
+    return error_of([&] { resolved(settings, ranks); });
+  };
+  CHECK(refused({"optimizer.share_within=4"}, 8).empty());
+  CHECK(refused({"optimizer.share_within=8"}, 8).empty());
+  CHECK(contains(refused({"optimizer.share_within=1"}, 8), "= 1 shares nothing; take share = \"none\", or 2 and more"));
+  CHECK(contains(refused({"optimizer.share_within=3"}, 8), "does not divide the context × data ranks, 1 × 8"));
+  CHECK(contains(refused({"optimizer.share_within=3"}, 8), "possible: 2, 4"));
+  CHECK(contains(refused({"optimizer.share_within=4"}, 1), "into equal sets; leave it out"));
+  CHECK(contains(refused({"optimizer.share_within=6", "parallel.context=4"}, 8),
+                 "no multiple of parallel.context × parallel.expert = 4 × 1"));
+  CHECK(contains(refused({"optimizer.share_within=4", "optimizer.name=muon"}, 8),
+                 "with the rule \"muon\": whole matrices are shared out among all copies; leave it out"));
+  CHECK(contains(error_of([] {
+                   resolved({"optimizer.share=none", "optimizer.share_within=2"}, 4);
+                 }),
+                 "optimizer.share"));
+}
+
 TEST_CASE("divided gradients: what needs whole ones later is refused", "[config][fault-3]") {
   const auto refused = [](const std::vector<std::string>& settings) { return error_of([&] { resolved(settings); }); };
   const std::string gradients = "optimizer.share=gradients";

@@ -328,11 +328,15 @@ std::vector<Violation> check_with_ranks(const Config& config, int ranks) {
   }
   if (const std::int64_t within = config.optimizer.share_within, copies = p.context * data;
       within > 0 && config.optimizer.shares().state && copies % within != 0) {
-    violations.add(
-        {"optimizer.share_within"},
-        "optimizer.share_within = {} does not divide the context × data ranks, {} × {}, into equal sets; take "
-        "one of {}",
-        within, p.context, data, divisors(copies, within));
+    const std::int64_t least = p.context * p.expert;
+    std::vector<std::int64_t> possible;
+    for (std::int64_t n = least; n < copies; n += least) {
+      if (n > 1 && copies % n == 0) possible.push_back(n);
+    }
+    violations.add({"optimizer.share_within"},
+                   "optimizer.share_within = {} does not divide the context × data ranks, {} × {}, into equal sets; {}",
+                   within, p.context, data,
+                   possible.empty() ? "leave it out" : fmt::format("possible: {}", fmt::join(possible, ", ")));
   }
   check_batches(config, data, violations);
   return violations.take();

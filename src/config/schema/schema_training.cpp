@@ -205,11 +205,9 @@ std::vector<Key> recipe_keys() {
       {MEGATRON_KEY(optimizer, share_within),
        noted(from_to(0, kMaxExtent).with("optimizer.share", {"state", "gradients", "weights"}), "0, or 2 and more"),
        "ranks", "all",
-       "The number of consecutive ranks that divide it among them, where not all of those do (hybrid sharding). Each "
-       "set "
-       "of this number has the whole. With the ranks of a node, layers are gathered within nodes, and between nodes "
-       "only "
-       "sums of parts travel, once a step. 0: all.",
+       "The number of context × data ranks, next to each other, that divide it among them where not all do (hybrid "
+       "sharding). Each set of this number has the whole. With the ranks of a node over `parallel.tensor`, layers are "
+       "gathered within nodes, and between nodes only sums of parts travel, once a step. 0: all.",
        ""},
       {MEGATRON_KEY(optimizer, offload), one_of({"none", "host", "file"}), "", "",
        "Where the optimizer's states and fp32 master weights live. none: in the memory of the device. host: on a GPU, "

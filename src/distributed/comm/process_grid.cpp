@@ -51,10 +51,11 @@ struct GroupRow {
   const char* name;
   Carries carries;
   void (*to_first)(GridCoordinates& at, const GridShape& shape);
-  std::vector<Group> same_as = {};  ///< the rows above whose communicator it is where the members are the same
+  std::array<std::optional<Group>, 2> same_as =
+      {};  ///< the rows above whose communicator it is where the members are the same
 };
 
-const std::array<GroupRow, kGroupCount> kRows = {{
+constexpr std::array<GroupRow, kGroupCount> kRows = {{
     {Group::tensor, "tensor", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.tensor = 0; }},
     {Group::context, "context", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.context = 0; }},
     {Group::data, "data", Carries::tensors, [](GridCoordinates& at, const GridShape&) { at.data = 0; }},
@@ -99,6 +100,13 @@ const std::array<GroupRow, kGroupCount> kRows = {{
     {Group::kv_replicas, "kv_replicas", Carries::tensors,
      [](GridCoordinates& at, const GridShape& shape) { at.tensor -= at.tensor % shape.kv_replicas; }},
 }};
+
+static_assert([] {
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    if (kRows[i].group != static_cast<Group>(i)) return false;
+  }
+  return true;
+}());
 
 /// By rank: its group's first member. Ranks within a group keep the world's order, which is ascending along every axis.
 template <class ToFirst>
@@ -193,11 +201,11 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Communicat
   for (const GroupRow& row : kRows) {
     const std::vector<int> colours = colours_of_row(row);
     Communicator*& place = by_group_[static_cast<std::size_t>(row.group)];
-    const auto same = std::find_if(row.same_as.begin(), row.same_as.end(), [&](Group above) {
-      return colours == colours_of_row(kRows[static_cast<std::size_t>(above)]);
+    const auto same = std::find_if(row.same_as.begin(), row.same_as.end(), [&](const std::optional<Group>& above) {
+      return above && colours == colours_of_row(kRows[static_cast<std::size_t>(*above)]);
     });
     if (same != row.same_as.end()) {
-      place = &of(*same);
+      place = &of(**same);
       continue;
     }
     place = &add((row.carries == Carries::tensors ? tensors : world).split_known(colours, row.name));

@@ -25,6 +25,7 @@ TaskConfig task_of(const CheckpointReader& checkpoint) {
 Config config_for_inference(const CheckpointReader& checkpoint, std::int64_t tensor, std::int64_t pipeline) {
   Config config = saved_config(checkpoint);
   config.parallel = {};  // whatever the layout was that saved it
+  config.optimizer.share_within = 0;
   config.parallel.tensor = tensor;
   config.parallel.pipeline = pipeline;
   config.train.micro_batch_size = 1;

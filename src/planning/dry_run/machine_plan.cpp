@@ -123,9 +123,10 @@ void describe_state_files(const Config& config, const std::vector<MemoryPlan>& s
   if (files == 0) return;
   const std::string folder = offload_folder(config);
   const bool of_run = config.optimizer.offload_folder.empty();
-  if (::access(folder.c_str(), W_OK) != 0) {
+  const char* const key = of_run ? "run.directory" : "optimizer.offload_folder";
+  if (::access((folder + "/").c_str(), W_OK | X_OK) != 0) {  // the slash: a file is no folder
     plan.obstacles.push_back(
-        fmt::format("optimizer.offload_folder = \"{}\" is no folder to write to here: {}", folder, errno_text(errno)));
+        fmt::format("{} = \"{}\" is no folder to write to here: {}", key, folder, errno_text(errno)));
     return;
   }
   const double needed = files + (of_run ? static_cast<double>(room) : 0);
@@ -139,8 +140,8 @@ void describe_state_files(const Config& config, const std::vector<MemoryPlan>& s
   plan.text += "\n";
   if (const std::string storage = storage_that_is_no_local_disk(folder); !storage.empty()) {
     plan.warnings.push_back(fmt::format(
-        "optimizer.offload_folder = \"{}\" is on {}, {}: name a folder on a disk of each node", folder, storage,
-        storage == "tmpfs" ? "which is memory" : "over which each step reads and writes all states"));
+        "{} = \"{}\" is on {}, {}: name a folder on a disk of each node with optimizer.offload_folder", key, folder,
+        storage, storage == "tmpfs" ? "which is memory" : "over which each step reads and writes all states"));
   }
   const std::optional<std::int64_t> free = of_run ? machine.free_disk : free_space(folder);
   if (free && static_cast<double>(*free) < needed) {

@@ -179,7 +179,8 @@ std::string describe_share(const Config& config) {
   std::string sets;
   if (shape.replicas > 1) {
     sets = fmt::format(
-        "share     {} sets of {} ranks; to another set a rank sends {:.3g} numbers for each parameter, once a step\n",
+        "share     {} sets of {} ranks; to other sets a rank sends {:.3g} numbers for each parameter that all copies "
+        "have, once a step\n",
         shape.replicas, shape.shards(), 2.0 * (shape.replicas - 1) / shape.replicas / copies);
   }
   if (!share.gradients || copies == 1) return sets;

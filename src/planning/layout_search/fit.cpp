@@ -18,9 +18,10 @@ namespace megatron {
 namespace {
 
 /// The keys whose values are tried. A mode without parts has none.
-constexpr std::string_view kFitKeys[][2] = {
-    {"train", "micro_batch_size"}, {"recompute", "mode"},    {"recompute", "parts"},        {"model", "head_chunks"},
-    {"optimizer", "share"},        {"optimizer", "offload"}, {"optimizer", "moments_dtype"}};
+constexpr std::string_view kFitKeys[][2] = {{"train", "micro_batch_size"}, {"recompute", "mode"},
+                                            {"recompute", "parts"},        {"model", "head_chunks"},
+                                            {"optimizer", "share"},        {"optimizer", "share_within"},
+                                            {"optimizer", "offload"},      {"optimizer", "moments_dtype"}};
 constexpr std::size_t kMostOthers = 4;
 constexpr std::int64_t kHeadChunks = 8;  ///< leave an eighth of the logits: more would save little
 
@@ -66,13 +67,18 @@ std::vector<std::int64_t> head_chunks(const Config& config) {
   return counts;
 }
 
-std::vector<std::string> shares(const Config& config) {
-  std::vector<std::string> names = {config.optimizer.share};
-  if (config.parallel.data * config.parallel.context == 1) return names;  // there are no copies to divide among
+/// Shares, and the ranks that each is within: the file's number of them, and all.
+std::vector<std::pair<std::string, std::int64_t>> shares(const Config& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  std::vector<std::pair<std::string, std::int64_t>> all = {{optimizer.share, optimizer.share_within}};
+  if (config.parallel.data * config.parallel.context == 1) return all;  // there are no copies to divide among
   for (const ShareRow& row : kShares) {
-    if (row.name != config.optimizer.share) names.emplace_back(row.name);
+    const std::string name(row.name);
+    if (row.state && optimizer.share_within > 0 && name != optimizer.share)
+      all.emplace_back(name, optimizer.share_within);
+    if (name != optimizer.share || optimizer.share_within > 0) all.emplace_back(name, 0);
   }
-  return names;
+  return all;
 }
 
 /// Where states are and of which type, from the file's own on: what is tried only if nothing before it fits.
@@ -94,13 +100,14 @@ std::vector<OptimizerConfig> resorts(const Config& config, bool has_disk) {
 /// Each combination with these states that the rules allow on these ranks.
 std::vector<Config> combinations(const Config& config, const OptimizerConfig& states) {
   std::vector<Config> all;
-  for (const std::string& share : shares(config)) {
+  for (const auto& [share, within] : shares(config)) {
     for (const RecomputeConfig& recompute : recomputations(config)) {
       for (const std::int64_t chunks : head_chunks(config)) {
         for (const std::int64_t size : micro_batches(config)) {
           Config one = config;
           one.optimizer = states;
           one.optimizer.share = share;
+          one.optimizer.share_within = within;
           one.recompute = recompute;
           one.model.head_chunks = chunks;
           one.train.micro_batch_size = size;

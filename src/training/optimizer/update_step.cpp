@@ -58,7 +58,7 @@ bool UpdateStep::norm_over_experts() const {
 }
 
 // Each of the ranks that share experts out counts its own, and the first counts what is the same on all. Sets of copies
-// have the same parts, which one of them counts.
+// have the same parts, which one of them counts, and the others look for bad numbers in.
 void UpdateStep::add_squares() {
   if (grid_.replicas().rank() == 0) {
     const Tensor counted = tensors_.sums.slice(0, 0, 1);
@@ -68,7 +68,12 @@ void UpdateStep::add_squares() {
     optimizer_.add_counted_squares(CopyGroup::dense, counted);
     if (norm_over_experts() && first) ops_.copy(counted, tensors_.model_square_sum);
   }
-  optimizer_.add_squares_of_copies(tensors_.sums.slice(0, 1, 1));
+  const Tensor seen = tensors_.sums.slice(0, 1, 1);
+  if (grid_.replicas().rank() > 0) {
+    optimizer_.add_counted_squares(CopyGroup::experts, seen);
+    optimizer_.add_counted_squares(CopyGroup::dense, seen);
+  }
+  optimizer_.add_squares_of_copies(seen);
 }
 
 void UpdateStep::sum_up(ConstTensor losses, const StepCounts& counted) {

@@ -90,6 +90,7 @@ Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& sh
   read_state(checkpoint, [&](const nlohmann::json& extra) { text = extra.at("config").get<std::string>(); });
   Config config = parse_config_text(text, checkpoint.path() + " (its configuration)");
   config.parallel = {};
+  config.optimizer.share_within = 0;
   config.parallel.tensor = shape.tensor;
   config.parallel.pipeline = shape.pipeline;
   config.parallel.data = shape.data;

@@ -37,6 +37,19 @@ Answer answer(const std::string& run, DType type, bool separate) {
 
 }  // namespace
 
+TEST_CASE("inference: a run whose ranks shared in sets is loaded by one") {
+  const ShardFolder folder;
+  Config config = tiny_config();
+  config.parallel.data = 4;
+  config.optimizer.share = "state";
+  config.optimizer.share_within = 2;
+  config.data.train = make_corpus(folder);
+  config.run.directory = folder.file("run");
+  config.train.steps = 1;
+  run_loop(config);
+  CHECK_FALSE(answer(config.run.directory, DType::f32, false).logits.empty());
+}
+
 TEST_CASE("inference: experts are chosen with the biases of the checkpoint") {
   const ShardFolder folder;
   Config config = tiny_config();

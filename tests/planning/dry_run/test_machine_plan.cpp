@@ -136,7 +136,8 @@ TEST_CASE("machine plan: files of states need room, and a disk") {
   planned.config.optimizer.offload_folder = "/dev/shm";
   const MachinePlan in_memory = planned.on(small_machine(), 2);
   REQUIRE(in_memory.warnings.size() == 1);
-  CHECK_THAT(in_memory.warnings[0], Contains("\"/dev/shm\" is on tmpfs, which is memory: name a folder"));
+  CHECK_THAT(in_memory.warnings[0],
+             Contains("offload_folder = \"/dev/shm\" is on tmpfs, which is memory: name a folder"));
 }
 
 TEST_CASE("machine plan: checkpoints that are kept and do not fit are a warning") {

@@ -76,6 +76,7 @@ struct Mode {
   const char* compute = "fp32";
   bool sequence_parallel = false;
   std::int64_t virtual_stages = 1;
+  std::int64_t share_within = 0;
 };
 
 inline Config with_mode(Config config, const Mode& mode) {
@@ -86,6 +87,7 @@ inline Config with_mode(Config config, const Mode& mode) {
   config.parallel.virtual_stages = mode.virtual_stages;
   if (mode.virtual_stages > 1) config.parallel.schedule = "interleaved";
   config.optimizer.share = mode.share;
+  config.optimizer.share_within = mode.share_within;
   config.precision.compute = mode.compute;
   return config;
 }

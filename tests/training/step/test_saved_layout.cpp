@@ -54,6 +54,22 @@ std::vector<std::string> numbers_after(const LoopResult& result, int step) {
 
 }  // namespace
 
+TEST_CASE("saved layout: what sets of ranks shared is cut for other ranks", "[train]") {
+  const ShardFolder folder;
+  Config config = run_on_the_cube(folder);
+  config.parallel.tensor = config.parallel.pipeline = 1;
+  config.parallel.data = 4;
+  config.optimizer.share = "weights";
+  config.optimizer.share_within = 2;
+  numbers_after(run_loop(config), 1);
+  const std::string saved = folder.file("straight/checkpoints/step_00000002");
+  reshape(saved, folder.file("one"), {});
+  reshape(folder.file("one"), folder.file("four"), {.data = 4});
+  CHECK(files_of(folder.file("four")) != files_of(saved));  // no sets there
+  reshape(saved, folder.file("four directly"), {.data = 4});
+  CHECK(files_of(folder.file("four directly")) == files_of(folder.file("four")));
+}
+
 TEST_CASE("saved layout: experts over 1 and 2 and 4 ranks and back keep all bytes", "[train]") {
   const bool distributed = GENERATE(false, true);
   const std::string rule = GENERATE("adamw", "sgd", "muon");
