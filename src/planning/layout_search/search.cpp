@@ -118,13 +118,13 @@ class Enumeration {
     }
   }
 
-  /// All copies, and, where layers are sent with each micro-batch, those of a node.
+  /// All copies, and, where layers are gathered for each pass, those of a node.
   std::vector<std::int64_t> sets_of(const ShareRow& share) const {
     const ParallelConfig& parallel = config_.parallel;
     const std::int64_t on_node = hardware_.ranks_per_node / parallel.tensor, copies = parallel.context * parallel.data;
     const bool fit =
         on_node > 1 && on_node < copies && copies % on_node == 0 && on_node % (parallel.context * parallel.expert) == 0;
-    return share.gradients && fit ? std::vector<std::int64_t>{0, on_node} : std::vector<std::int64_t>{0};
+    return share.weights && fit ? std::vector<std::int64_t>{0, on_node} : std::vector<std::int64_t>{0};
   }
 
   void note(const std::string& reason) {
