@@ -64,11 +64,18 @@ TEST_CASE("NCCL's blocks: what groups get by their role") {
                                     {"copies", 16},
                                     {"expert", 32},
                                     {"expert copies", 16},
-                                    {"replicas", 8},
                                     {"pipeline", 2},
                                     {"model", 2},
                                     {"kv_replicas", 8},
                                     {"tie 0", 8}});
+  });
+  GridShape sets = shape;
+  sets.replicas = 2;
+  on_every_rank(sets, [](const ProcessGrid& grid) {
+    const Blocks blocks = blocks_of(grid);
+    CHECK(blocks.at("shards") == 16);
+    CHECK(blocks.at("expert shards") == 8);
+    CHECK(blocks.at("replicas") == 8);
   });
   CHECK(nccl_blocks("world") == 2);
   CHECK(nccl_blocks("reference") == 2);  // the world of a comparison
