@@ -89,7 +89,7 @@ TEST_CASE("shares: a step sends as many numbers of a layer as their table says")
   CHECK(rank.replica.plan().gradient_bytes == static_cast<double>(bytes));
 }
 
-TEST_CASE("shares: sets of copies send each other only sums of parts, once a step") {
+TEST_CASE("shares: sets send each other sums of parts, once a step") {
   const std::string name = GENERATE("state", "gradients", "weights");
   const std::int64_t micro_batches = GENERATE(1, 3);
   CAPTURE(name, micro_batches);
