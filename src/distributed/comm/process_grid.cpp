@@ -51,8 +51,8 @@ struct GroupRow {
   const char* name;
   Carries carries;
   void (*to_first)(GridCoordinates& at, const GridShape& shape);
-  std::array<std::optional<Group>, 2> same_as =
-      {};  ///< the rows above whose communicator it is where the members are the same
+  /// Rows above whose communicator it is where the members are the same.
+  std::array<std::optional<Group>, 2> same_as = {};
 };
 
 constexpr std::array<GroupRow, kGroupCount> kRows = {{
