@@ -40,7 +40,7 @@ TEST_CASE("planted: gradients that are not summed over the copies") {
       {.name = "no sum of copies",
        .data = 2,
        .found = {"gradients of a copy's samples"},
-       .line = {"src/distributed/parallel/gradient_reducer.cpp", "reduce_from", "start_all_reduce(gradients, said)"},
+       .line = {"src/distributed/parallel/gradient_reducer.cpp", "reduce_from", "start_all_reduce(gradients, experts"},
        .communication = without_sums("data")});
 }
 
