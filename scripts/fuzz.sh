@@ -35,7 +35,9 @@ if command -v apt-cache >/dev/null && apt-cache show "libclang-rt-$major-dev" >/
   scripts/setup.sh "libclang-rt-$major-dev" || cannot "libFuzzer could not be installed"
 fi
 if [[ ! -f $BUILD/CMakeCache.txt ]]; then
-  export CC=clang CXX=clang++ CMAKE_FLAGS="-DMEGATRON_FUZZ=ON ${CMAKE_FLAGS:-}"
+  # Each file by itself, and without precompiled headers: the one build that shows an include that is missing.
+  export CC=clang CXX=clang++
+  export CMAKE_FLAGS="-DMEGATRON_FUZZ=ON -DMEGATRON_UNITY=OFF -DMEGATRON_PRECOMPILED_HEADERS=OFF ${CMAKE_FLAGS:-}"
 fi
 scripts/build.sh fuzz >"$BUILD.log" 2>&1 || { tail -n 40 "$BUILD.log" >&2; exit 1; }
 rm -f "$BUILD.log"

@@ -2,17 +2,18 @@
 # Checks that every header (*.h) of src/, cuda/ and tests/ compiles alone. Usage: scripts/checks/check_headers.sh [--self-test]
 #
 # Prints `file: does not compile alone: the compiler's first error` for each that does not and ends with 1 if there is one.
-# Every build compiles a header alone if its source includes it first. This script compiles the other headers, $JOBS at a
-# time. $BUILD/headers remembers those that passed, until the header, a file that it includes or the compiler changes.
+# $JOBS at a time. A build proves it of kernels alone, whose source includes the header first: files of other folders are
+# compiled together, after precompiled headers. $BUILD/headers remembers those that passed, until the header, a file that it includes or the compiler changes.
 # Device code (*.cuh) belongs to nvcc and tests/emulated_cuda.
 # --self-test plants such headers in a scratch tree and expects to be told of them.
 set -euo pipefail
 
 export CXX=${CXX:-c++}
 
-# has_own_source HEADER: whether the first include of its .cpp or .cu is the header itself.
-has_own_source() {
+# left_to_the_build HEADER: whether the first include of its .cpp or .cu is the header itself, and that is compiled alone.
+left_to_the_build() {
   local source first
+  [[ $1 == src/backend/cpu/* || $1 == cuda/* ]] || return 1
   for source in "${1%.h}.cpp" "${1%.h}.cu"; do
     [[ -f $source ]] || continue
     first=$(grep -m 1 '^#include' "$source" | sed 's/^[^"<]*["<]\([^">]*\).*/\1/')
@@ -44,7 +45,7 @@ check() {
   mkdir -p "$passed"
   cd "$1"
   found=$(find src cuda tests -type f -name '*.h' 2>/dev/null | LC_ALL=C sort | while IFS= read -r header; do
-    has_own_source "$header" || printf '%s\0' "$header"
+    left_to_the_build "$header" || printf '%s\0' "$header"
   done | xargs -0 -r -n 1 -P "${JOBS:-$(nproc)}" bash -c 'compile_alone "$1"' -)
   [[ -z $found ]] || { LC_ALL=C sort <<<"$found"; return 1; }
 }
@@ -59,18 +60,20 @@ self_test() {
   root=$(mktemp -d)
   # shellcheck disable=SC2064
   trap "rm -rf '$root'" EXIT
-  mkdir -p "$root"/src/base "$root"/tests/support
+  mkdir -p "$root"/src/base "$root"/src/backend/cpu "$root"/tests/support
   printf '#pragma once\n#include <string>\ninline std::string name;\n' >"$root/src/base/name.h"
   printf '#pragma once\n#include "base/name.h"\ninline std::string other = name;\n' >"$root/src/base/through.h"
   printf '#pragma once\nstd::string late();\n' >"$root/src/base/late.h"
   printf '#include <string>\n#include "base/late.h"\n' >"$root/src/base/late.cpp"
-  printf '#pragma once\nstd::string left_to_the_build();\n' >"$root/src/base/first.h"
+  printf '#pragma once\nstd::string joined();\n' >"$root/src/base/first.h"
   printf '// Comment.\n#include "base/first.h"\n' >"$root/src/base/first.cpp"
+  printf '#pragma once\nstd::string left_to_the_build();\n' >"$root/src/backend/cpu/first.h"
+  printf '// Comment.\n#include "backend/cpu/first.h"\n' >"$root/src/backend/cpu/first.cpp"
   printf '#pragma once\nstd::string lacking();\n' >"$root/tests/support/lacking.h"
   found=$(planted "$root")
   sed -i 's/inline std::string name;/inline int name;/' "$root/src/base/name.h"  # which through.h cannot be made of
   found+=$(planted "$root")
-  local expected='src/base/late.h: does not compile alone;tests/support/lacking.h: does not compile alone;'
+  local expected='src/base/first.h: does not compile alone;src/base/late.h: does not compile alone;tests/support/lacking.h: does not compile alone;'
   expected+="${expected/tests/src/base/through.h: does not compile alone;tests}"
   if [[ $found != "$expected" ]]; then
     echo "headers: the self-test failed; expected (<) and found (>):" >&2

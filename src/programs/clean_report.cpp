@@ -27,12 +27,6 @@ int power_below(std::uint64_t number) {
   return power;
 }
 
-std::uint64_t characters_in(std::string_view text) {
-  std::uint64_t count = 0;
-  for (const char c : text) count += (c & 0xC0) != 0x80 ? 1 : 0;
-  return count;
-}
-
 /// Reads all documents of a result.
 CleanedDocuments look_at(const std::string& folder, const nlohmann::ordered_json& provenance) {
   CleanedDocuments found;
@@ -51,7 +45,7 @@ CleanedDocuments look_at(const std::string& folder, const nlohmann::ordered_json
         document.read_plain(line);
       }
       const std::string_view text = document.value(0);
-      ++found.lengths[power_below(characters_in(text))];
+      ++found.lengths[power_below(characters_of(text))];
       if (has_json && has_language_detection()) ++found.languages[guess_language(text).code];
     });
   }

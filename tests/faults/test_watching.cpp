@@ -5,6 +5,7 @@
 #include "faults/checks.h"
 #include "faults/runs.h"
 #include "support/catch.h"
+#include "support/parts_of_text.h"
 #include "support/pseudo_terminal.h"
 
 namespace fs = std::filesystem;
@@ -18,12 +19,6 @@ std::vector<std::string> event_files(const std::string& run) {
   return files;
 }
 
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++count;
-  return count;
-}
-
 }  // namespace
 
 TEST_CASE("watching: a run leaves events and history and report and resumes add") {
@@ -31,8 +26,8 @@ TEST_CASE("watching: a run leaves events and history and report and resumes add"
   const std::string run = folder.file("run");
   train({1, 2, 1}, run, {"train.stop_after=4", "checkpoint.every_steps=2"});
   REQUIRE(event_files(run).size() == 1);
-  CHECK(count_of(event_files(run)[0], "train/grad_norm") == 4);
-  CHECK(count_of(event_files(run)[0], "validation/loss") == 1);
+  CHECK(times_in(event_files(run)[0], "train/grad_norm") == 4);
+  CHECK(times_in(event_files(run)[0], "validation/loss") == 1);
   std::string report = contents_of(run + "/report.html");
   CHECK(mentions(report, "Ended at train.stop_after, step 4 of 8"));
   CHECK(mentions(report, "stage 1"));
@@ -62,7 +57,7 @@ TEST_CASE("watching: reports and events of old runs are made afterwards") {
   CHECK(mentions(contents_of(page), "2 runs compared"));
   expect({train_program(), "--tensorboard", run}, 0, {"lines of metrics to " + run + "/tensorboard"});
   REQUIRE(event_files(run).size() == 1);
-  CHECK(count_of(event_files(run)[0], "train/grad_norm") == static_cast<std::size_t>(kPlannedSteps));
+  CHECK(times_in(event_files(run)[0], "train/grad_norm") == kPlannedSteps);
 }
 
 TEST_CASE("watching: two reports of one run at a time are both written") {

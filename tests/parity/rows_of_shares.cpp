@@ -3,6 +3,7 @@
 // "gradients" always.
 #include <algorithm>
 
+#include "parity/shared_options.h"
 #include "parity/subjects.h"
 
 namespace megatron::test {
@@ -38,7 +39,6 @@ void add_pair(std::vector<Row>& rows, const std::string& name, int tensor, int d
 }  // namespace
 
 std::vector<Row> divided_gradients() {
-  const std::vector<std::string> sequence = {"parallel.sequence_parallel=true"}, bf16 = {"precision.compute=bf16"};
   const std::vector<std::string> full = {"recompute.mode=full"}, two_contexts = {"parallel.context=2"};
   const std::vector<std::string> bert = {"model.family=bert"};
   const std::vector<std::string> t5 = {"model.family=t5", "model.layers=4", "model.decoder_sequence_length=8",
@@ -63,7 +63,7 @@ std::vector<Row> divided_gradients() {
       {"gradients, data 2", 1, 2, 1, kGradients, {}, ""},
       {"gradients, one rank", 1, 1, 1, kGradients, {}, "one rank"},
       {"gradients, data 3, overlap", 1, 3, 1, with(kGradients, {"parallel.overlap_gradients=true"}), {}, ""},
-      {"gradients, 2 x 2 x 2", 2, 2, 2, with(kGradients, sequence), {}, ""},
+      {"gradients, 2 x 2 x 2", 2, 2, 2, with(kGradients, kSequence), {}, ""},
       {"gradients, gpipe, data 2",
        1,
        2,
@@ -76,16 +76,16 @@ std::vector<Row> divided_gradients() {
       {"gradients, recompute", 1, 2, 1, with(kGradients, full), {}, "gradients, data 2"},
       {"gradients, norms again", 1, 2, 1, with(kGradients, kNormsAgain), {}, "gradients, data 2"},
       {"gradients, context 2", 1, 1, 1, with(kGradients, two_contexts), {}, ""},
-      {"gradients, context 2, data 2, bf16", 1, 2, 1, with(with(kGradients, two_contexts), bf16), {}, ""},
-      {"gradients, llama, tensor 4", 4, 2, 1, with(kGradients, sequence), kLlama, ""},
-      {"gradients, BERT", 2, 2, 2, with(kGradients, sequence), bert, ""},
+      {"gradients, context 2, data 2, bf16", 1, 2, 1, with(with(kGradients, two_contexts), kBf16), {}, ""},
+      {"gradients, llama, tensor 4", 4, 2, 1, with(kGradients, kSequence), kLlama, ""},
+      {"gradients, BERT", 2, 2, 2, with(kGradients, kSequence), bert, ""},
       {"gradients, T5", 1, 2, 2, kGradients, t5, ""},
       {"gradients, experts, expert 2 of data 4", 1, 4, 1, with(kGradients, two_experts), experts, ""},
       {"gradients, experts, expert 4", 1, 4, 1, with(kGradients, {"parallel.expert=4"}), experts, ""},
       {"gradients, 3 head chunks", 1, 2, 1, with(kGradients, {"model.head_chunks=3"}), {}, ""},
       {"gradients, groups", 1, 2, 2, kGradients, groups, ""},
       {"weights, gpipe", 1, 2, 1, with(kWeights, {"parallel.schedule=gpipe"}), {}, "gradients, data 2"},
-      {"weights, BERT", 2, 2, 1, with(kWeights, sequence), bert, ""},
+      {"weights, BERT", 2, 2, 1, with(kWeights, kSequence), bert, ""},
       {"weights, T5", 1, 2, 1, kWeights, t5, ""},
       {"weights, relative T5, context 2, data 2", 1, 2, 1, with(kWeights, two_contexts), relative, ""},
       {"weights, groups", 1, 2, 1, kWeights, groups, ""},
@@ -102,8 +102,8 @@ std::vector<Row> divided_gradients() {
        {},
        ""},
       {"gradients, sets, data 4", 1, 4, 1, with(kGradients, sets), {}, ""},
-      {"gradients, sets, tensor 2", 2, 4, 1, with(with(kGradients, sets), sequence), kLlama, ""},
-      {"gradients, sets, pipeline 2, bf16", 1, 4, 2, with(with(kGradients, sets), bf16), {}, ""},
+      {"gradients, sets, tensor 2", 2, 4, 1, with(with(kGradients, sets), kSequence), kLlama, ""},
+      {"gradients, sets, pipeline 2, bf16", 1, 4, 2, with(with(kGradients, sets), kBf16), {}, ""},
       {"gradients, sets, context 2", 1, 2, 1, with(with(kGradients, sets), two_contexts), {}, ""},
       {"gradients, sets, T5", 1, 4, 2, with(kGradients, sets), t5, ""},
       {"gradients, sets of 4, experts on context ranks", 1, 4, 1,
@@ -112,11 +112,11 @@ std::vector<Row> divided_gradients() {
   };
   rows.insert(rows.end(), within.begin(), within.end());
   add_pair(rows, "sets, one micro-batch", 1, 4, 1, sets, {});
-  add_pair(rows, "sets, bf16, one micro-batch", 2, 4, 1, with(sets, bf16), {});
+  add_pair(rows, "sets, bf16, one micro-batch", 2, 4, 1, with(sets, kBf16), {});
   add_pair(rows, "sets, experts, one micro-batch", 1, 4, 1, with(sets, two_experts), experts);
   add_pair(rows, "data 2, one micro-batch", 1, 2, 1, {}, {});
-  add_pair(rows, "2 x 2 x 2, one micro-batch", 2, 2, 2, sequence, {});
-  add_pair(rows, "bf16, one micro-batch", 1, 4, 1, bf16, {});
+  add_pair(rows, "2 x 2 x 2, one micro-batch", 2, 2, 2, kSequence, {});
+  add_pair(rows, "bf16, one micro-batch", 1, 4, 1, kBf16, {});
   add_pair(rows, "interleaved, one micro-batch", 1, 2, 2, kTwoChunks, {});
   add_pair(rows, "llama, one micro-batch", 2, 2, 1, {}, kLlama);
   add_pair(rows, "BERT, one micro-batch", 1, 2, 2, {}, bert);

@@ -27,9 +27,14 @@ int reserve(int file, std::size_t bytes) {
   return error;
 }
 
+// For an error that has another cause.
 std::string free_in(const std::string& folder) {
-  const std::optional<std::int64_t> free = free_space(folder);
-  return free ? fmt::format("{}", *free) : "unknown";
+  try {
+    const std::optional<std::int64_t> free = free_space(folder);
+    return free ? fmt::format("{}", *free) : "unknown";
+  } catch (const Error&) {
+    return "unknown";
+  }
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ std::string storage_that_is_no_local_disk(const std::string& folder) {
 int open_unnamed_file(const std::string& folder) {
   const int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return file;
-  std::string path = folder + "/.state.XXXXXX";
+  std::string path = folder + "/.unnamed.XXXXXX";
   const int named = ::mkostemp(path.data(), O_CLOEXEC);
   if (named >= 0) (void)::unlink(path.c_str());
   return named;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text/utf8.h"
 #include "data/cleaning/ascii.h"
 
 namespace megatron {

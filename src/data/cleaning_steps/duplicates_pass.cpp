@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/text/utf8.h"
 #include "data/cleaning_steps/rank_messages.h"
 #include "distributed/comm/agreement.h"
 
@@ -31,8 +32,7 @@ bool DuplicatesPlan::compares(std::string_view part) const {
   const std::size_t first = part.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return false;
   part = part.substr(first, part.find_last_not_of(" \t\r\n") + 1 - first);
-  const auto characters = std::count_if(part.begin(), part.end(), [](char c) { return (c & 0xC0) != 0x80; });
-  return static_cast<std::uint64_t>(characters) >= least_part;
+  return characters_of(part) >= least_part;
 }
 
 DuplicatesPass::DuplicatesPass(Communicator& world, const DuplicatesPlan& plan, const std::string& scratch,

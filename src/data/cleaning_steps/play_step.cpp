@@ -21,7 +21,7 @@ namespace megatron {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// Whether the inputs are lists: all of them, or none.
 bool are_lists(const TextCorpus& corpus, const StepJob& job) {
@@ -108,7 +108,7 @@ class StepPlayer {
       verify(hashes.size() == files.size(), ErrorKind::data, "the input folder has changed while it was in use");
     });
     std::string identity = agreed_identity(world_, {&job_, 1});
-    inputs_ = Json::array();
+    inputs_ = OrderedJson::array();
     for (std::size_t i = 0; i < files.size(); ++i) {
       inputs_.push_back({{"file", files[i].path}, {"bytes", files[i].bytes}, {"hash", hashes[i]}});
       identity += fmt::format("{} {} {}\n", list_, files[i].bytes, hashes[i]);
@@ -122,7 +122,7 @@ class StepPlayer {
     agree(world_, [&] {
       if (!is_root()) return;
       folder_.emplace(folder_name_, job_.overwrite);
-      if (const std::optional<Json> finished = folder_->finished(fingerprint_)) {
+      if (const std::optional<OrderedJson> finished = folder_->finished(fingerprint_)) {
         there = json_text(*finished);
         return;
       }
@@ -135,7 +135,7 @@ class StepPlayer {
     });
     there = world_.broadcast_text(there, 0);
     if (there.empty()) return {};
-    return {Json::parse(there), true};
+    return {OrderedJson::parse(there), true};
   }
 
   /// The step's pass over all documents before the one that writes.
@@ -306,25 +306,25 @@ class StepPlayer {
     spill_.reset();
   }
 
-  Json settings() const {
-    Json keys = Json::object();
+  OrderedJson settings() const {
+    OrderedJson keys = OrderedJson::object();
     for (const auto& [name, value] : job_.keys.all()) keys[name] = value;
     return {{"keys", keys}, {"text_key", job_.text_key}, {"skip_bad", job_.skip_bad}, {"longest", job_.longest}};
   }
 
   /// Adds the provenance of inputs that are results themselves; their reports, each once.
-  Json add_earlier() {
-    Json reports = Json::array();
+  OrderedJson add_earlier() {
+    OrderedJson reports = OrderedJson::array();
     std::set<std::string> folders;
     LastProvenance last;
-    for (Json& input : inputs_) {
+    for (OrderedJson& input : inputs_) {
       const std::string path = input["file"], folder = folder_of(path);
-      const std::optional<Json>& earlier = last.in(folder);
+      const std::optional<OrderedJson>& earlier = last.in(folder);
       if (!earlier) continue;
-      for (const Json& output : (*earlier)["outputs"]) {
+      for (const OrderedJson& output : (*earlier)["outputs"]) {
         if (folder + "/" + output.value("file", "") != path) continue;
         input["from"] = *earlier;
-        const std::optional<Json> report = folders.insert(folder).second ? report_in(folder) : std::nullopt;
+        const std::optional<OrderedJson> report = folders.insert(folder).second ? report_in(folder) : std::nullopt;
         if (report) reports.push_back(*report);
       }
     }
@@ -332,13 +332,13 @@ class StepPlayer {
   }
 
   StepResult publish() {
-    Json provenance;
+    OrderedJson provenance;
     agree(world_, [&] {
       if (!is_root()) return;
-      const Json earlier = add_earlier();
+      const OrderedJson earlier = add_earlier();
       const std::uint64_t kept = std::accumulate(kept_.begin(), kept_.end(), std::uint64_t{0});
-      const Json documents = {{"read", read_}, {"kept", kept}, {"bad", bad_}};
-      Json report = {{"step", job_.step->name}, {"documents", documents}};
+      const OrderedJson documents = {{"read", read_}, {"kept", kept}, {"bad", bad_}};
+      OrderedJson report = {{"step", job_.step->name}, {"documents", documents}};
       report.update(findings_.report(step_->rules()));
       report.update(step_->facts());
       if (!earlier.empty()) report["earlier"] = earlier;
@@ -351,7 +351,7 @@ class StepPlayer {
       provenance["outputs"] = folder_->finish_files(kept_);
       folder_->publish(report, provenance);
     });
-    return {Json::parse(world_.broadcast_text(json_text(provenance), 0)), false};
+    return {OrderedJson::parse(world_.broadcast_text(json_text(provenance), 0)), false};
   }
 
   Communicator& world_;
@@ -362,7 +362,7 @@ class StepPlayer {
   std::unique_ptr<Step> step_;
   bool list_ = false;
   std::vector<std::vector<Segment>> blocks_;
-  Json inputs_;
+  OrderedJson inputs_;
   std::optional<ResultFolder> folder_;  // rank 0's, as the files
   std::vector<OutputText*> files_;
   std::optional<BlockReader> reader_;

@@ -111,9 +111,9 @@ TEST_CASE("the plot is well-formed, bounded and shows what the metrics hold") {
   CHECK(has(svg, "steps (band: every step) <tspan>2.0"));
   CHECK(has(svg, fmt::format(">validation <tspan>{:.5g}</tspan>", data.evaluations[0].second.buckets().back().mean)));
   CHECK(has(svg, ">test <tspan>2.3</tspan>"));
-  CHECK(count_of(svg, "class=\"m1\"") == 5 + 1);  // evaluations and their mark in the legend
-  CHECK(count_of(svg, "class=\"m2\"") == 1 + 1);
-  CHECK(count_of(svg, "<polyline") == 2 + 1 + 1);
+  CHECK(times_in(svg, "class=\"m1\"") == 5 + 1);  // evaluations and their mark in the legend
+  CHECK(times_in(svg, "class=\"m2\"") == 1 + 1);
+  CHECK(times_in(svg, "<polyline") == 2 + 1 + 1);
   CHECK(places_of(svg, "b b0").size() == 2 * data.train_loss.buckets().size());
   // It is drawn again from what has come since, and still without a file.
   data.add({{"kind", "eval"}, {"split", "test"}, {"step", 5001}, {"loss", 2.25}});
@@ -123,7 +123,7 @@ TEST_CASE("the plot is well-formed, bounded and shows what the metrics hold") {
   check_picture(again);
   CHECK(has(again, ">step 5,001</text>"));
   CHECK(has(again, ">test <tspan>2.25</tspan>"));
-  CHECK(count_of(again, "class=\"m2\"") == 2 + 1);
+  CHECK(times_in(again, "class=\"m2\"") == 2 + 1);
 }
 
 TEST_CASE("loss plot: the picture of a million lines is bounded") {
@@ -143,7 +143,7 @@ TEST_CASE("loss plot: the picture of a million lines is bounded") {
   check_picture(svg);
   CHECK(svg.size() < 400000);                          // 18 curves
   CHECK(places_of(svg, "c c0").size() <= 4 * 1000);    // training and the eighth evaluation, an accuracy, the rate
-  CHECK(count_of(svg, "class=\"m") <= 16 * (1 + 40));  // in the legend, and on the curves
+  CHECK(times_in(svg, "class=\"m") <= 16 * (1 + 40));  // in the legend, and on the curves
 }
 
 TEST_CASE("loss plot: short curves are not smoothed and begin at the first step") {
@@ -164,12 +164,12 @@ TEST_CASE("loss plot: short curves are not smoothed and begin at the first step"
   CHECK(data.steps_per_line() == 10);
   const std::string svg = draw_loss_plot(data, "short");
   check_picture(svg);
-  CHECK(count_of(svg, "<polyline class=\"c c0\"") == 1 + 1);  // training and learning rate
+  CHECK(times_in(svg, "<polyline class=\"c c0\"") == 1 + 1);  // training and learning rate
   CHECK(has(svg, ">training, mean of 10 steps <tspan>3<"));
   const auto places = places_of(svg, "c c0");
   CHECK(places.front().first == 64);  // step 1; the last point is in the middle of steps 31 to 40
   CHECK(places[4].first == Approx(64 + (902 - 64) * 34.5 / 39).margin(0.05));
-  CHECK(count_of(svg, ">training, ") == 1);
+  CHECK(times_in(svg, ">training, ") == 1);
 }
 
 TEST_CASE("loss plot: another training loss has its name and its own panel") {
@@ -244,7 +244,7 @@ TEST_CASE("loss plot: a task with an accuracy has its panel and others a curve")
   CHECK(has(svg, ">Accuracy (%)<"));
   CHECK(has(svg, ">&lt;words&gt; <tspan>40<"));
   CHECK(has(svg, ">questions by byte <tspan>50<"));
-  CHECK(count_of(svg, "<polyline class=\"c ") == 1 + 1 + 3 + 1);  // training, wiki, accuracies, learning rate
+  CHECK(times_in(svg, "<polyline class=\"c ") == 1 + 1 + 3 + 1);  // training, wiki, accuracies, learning rate
   CHECK_FALSE(has(draw_loss_plot(PlotData(), "run"), "Accuracy"));
 }
 

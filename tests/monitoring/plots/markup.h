@@ -12,12 +12,6 @@
 
 namespace megatron::test {
 
-inline std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-  return count;
-}
-
 /// Every tag closes in order, attributes are quoted, and entities are those that all readers know.
 inline void check_well_formed(const std::string& text) {
   std::vector<std::string> open;

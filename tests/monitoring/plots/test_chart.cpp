@@ -42,10 +42,10 @@ TEST_CASE("chart: each series has its class, and its marks in the legend") {
     check_picture(text);
     CHECK(has(text, "Loss &lt;&amp;&gt;"));
     CHECK(has(text, "a&quot;b"));
-    CHECK(count_of(text, "class=\"c c0\"") == 2);  // the curve, and its line in the legend
+    CHECK(times_in(text, "class=\"c c0\"") == 2);  // the curve, and its line in the legend
     CHECK(places_of(text, "c c0").size() == 500);
     CHECK(places_of(text, "b b0").size() == 1000);
-    CHECK(count_of(text, "<rect class=\"m1\"") == 6);
+    CHECK(times_in(text, "<rect class=\"m1\"") == 6);
     CHECK(has(text, ">2<"));  // the second's last value
   }
 }
@@ -80,7 +80,7 @@ TEST_CASE("chart: no points, one point and equal points are pictures too") {
       }
     }
   }
-  CHECK(count_of(drawn(one, {.name = "s"})[0], "<circle") == 1);
+  CHECK(times_in(drawn(one, {.name = "s"})[0], "<circle") == 1);
 }
 
 TEST_CASE("chart: one spike does not flatten the curve") {
@@ -122,12 +122,12 @@ TEST_CASE("chart: a picture has its charts in a column, with room for names") {
   const std::string text = chart_picture("<title>\x1b", "sub & title", {few, many, {.title = "None"}});
   check_picture(text);
   CHECK(text.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 648 "));
-  CHECK(count_of(text, "&lt;title&gt;\\x1b</") == 2);
+  CHECK(times_in(text, "&lt;title&gt;\\x1b</") == 2);
   for (const char* part : {"sub &amp; title<", ">Few (&lt;unit&gt;)<", ">Many<", ">None<", "nothing recorded"}) {
     CHECK(has(text, part));
   }
   CHECK(has(text, "y=\"180\">8nnn"));  // the ninth row of names
-  CHECK(count_of(text, "http") == 1);  // the name space; nothing is loaded from anywhere
+  CHECK(times_in(text, "http") == 1);  // the name space; nothing is loaded from anywhere
   CHECK_FALSE(has(text, "var("));
   CHECK(places_of(text, "c c0").size() == 100 + 3 + 3);  // the ninth series looks like the first again
   // As high as its three headings, eleven rows of names, and two charts.
@@ -137,7 +137,7 @@ TEST_CASE("chart: a picture has its charts in a column, with room for names") {
 
 TEST_CASE("chart: a page's style has every look in light and in dark") {
   const std::string style = chart_style();
-  for (int i = 0; i < 8; ++i) CHECK(count_of(style, fmt::format(".m{}{{", i)) == 2);
+  for (int i = 0; i < 8; ++i) CHECK(times_in(style, fmt::format(".m{}{{", i)) == 2);
   CHECK(style.find(".m0{") < style.find("prefers-color-scheme:dark"));
   CHECK(std::count(style.begin(), style.end(), '{') == std::count(style.begin(), style.end(), '}'));
 }
