@@ -33,7 +33,9 @@ config/parse:        text schema rules
 
 models/batch:        tensor
 models/layers:       tensor ops comm parallel batch
-models/families:     tensor ops comm parallel schema rules batch layers
+models/attention:    tensor ops comm parallel batch layers
+models/experts:      tensor ops comm parallel batch layers
+models/families:     tensor ops comm parallel schema rules batch layers attention experts
 
 data/unicode:        text
 data/tokenizer:      text system unicode

@@ -132,7 +132,7 @@ TEST_CASE("planted: tokens that come back from another rank's expert") {
                .data = 4,
                .how = kExpertRanks,
                .found = {"rows by the rank of their expert", "what arrived from rank"},
-               .line = {"src/models/layers/expert_exchange.h", "operator\\(\\)", "kTokensOfExperts"},
+               .line = {"src/models/experts/expert_exchange.h", "operator\\(\\)", "kTokensOfExperts"},
                .communication = {.group = "expert", .swaps_exchanged_parts = true}});
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("planted: keys that come round twice") {
   check_found({.name = "the same keys again",
                .how = {"parallel.context=4", "parallel.context_exchange=ring", "model.attention_dropout=0"},
                .found = {"go round", "is not what it sent"},
-               .line = {"src/models/layers/ring_attention.cpp", "start", "kPassedKeys"},
+               .line = {"src/models/attention/ring_attention.cpp", "start", "kPassedKeys"},
                .communication = {.group = "context", .repeats_received_messages = true}});
 }
 

@@ -1,5 +1,5 @@
 // The table of exchanges: ways for attention to see rows that other context ranks have (parallel.context_exchange).
-// Their functions are in the row of the same name in models/layers/divided_attention.cpp.
+// Their functions are in the row of the same name in models/attention/divided_attention.cpp.
 #pragma once
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "models/families/block.h"
 #include "models/families/layers.h"
-#include "models/layers/block.h"
 
 namespace megatron {
 

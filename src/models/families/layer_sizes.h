@@ -3,7 +3,7 @@
 
 #include "config/schema/config.h"
 #include "distributed/comm/process_grid.h"
-#include "models/layers/block.h"
+#include "models/families/block.h"
 #include "models/layers/embedding.h"
 
 namespace megatron {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "models/layers/block.h"
+#include "models/families/block.h"
 #include "models/layers/layer_on_ranks.h"
 
 namespace megatron::test {

@@ -1,4 +1,4 @@
-#include "models/layers/alibi.h"
+#include "models/attention/alibi.h"
 #include "support/catch.h"
 
 using namespace megatron;

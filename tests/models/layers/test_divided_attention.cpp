@@ -1,6 +1,6 @@
 // Attention over sequences that context ranks divide, by every exchange, against one rank's: bit by bit where sums have
 // one order. The bytes that travel are those of the formula.
-#include "models/layers/divided_attention.h"
+#include "models/attention/divided_attention.h"
 
 #include <cmath>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "models/layers/expert_layer.h"
+#include "models/experts/expert_layer.h"
 
 #include "models/layers/as_matrix.h"
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "models/layers/attention.h"
+#include "models/attention/attention.h"
 
 namespace megatron {
 

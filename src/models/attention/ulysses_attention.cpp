@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "models/layers/attention_chunks.h"
-#include "models/layers/attention_exchange.h"
+#include "models/attention/attention_chunks.h"
+#include "models/attention/attention_exchange.h"
 
 namespace megatron {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "models/layers/cross_attention.h"
-#include "models/layers/expert_layer.h"
+#include "models/attention/cross_attention.h"
+#include "models/experts/expert_layer.h"
 #include "models/layers/mlp.h"
 #include "models/layers/norm.h"
 

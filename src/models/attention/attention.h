@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "models/layers/attention_exchange.h"
+#include "models/attention/attention_exchange.h"
 #include "models/layers/linear.h"
 
 namespace megatron {

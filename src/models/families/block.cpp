@@ -1,4 +1,4 @@
-#include "models/layers/block.h"
+#include "models/families/block.h"
 
 #include "base/core/ranges.h"
 

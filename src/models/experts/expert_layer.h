@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "models/experts/moe.h"
 #include "models/layers/mlp.h"
-#include "models/layers/moe.h"
 
 namespace megatron {
 

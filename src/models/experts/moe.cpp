@@ -1,4 +1,4 @@
-#include "models/layers/moe.h"
+#include "models/experts/moe.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "models/layers/divided_attention.h"
+#include "models/attention/divided_attention.h"
 
 #include <algorithm>
 #include <array>

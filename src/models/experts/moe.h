@@ -8,9 +8,9 @@
 
 #include <string>
 
-#include "models/layers/expert_exchange.h"
-#include "models/layers/experts.h"
-#include "models/layers/router.h"
+#include "models/experts/expert_exchange.h"
+#include "models/experts/experts.h"
+#include "models/experts/router.h"
 
 namespace megatron {
 

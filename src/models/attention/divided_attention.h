@@ -2,7 +2,7 @@
 // that the pass names (base/core/attention_exchanges.h).
 #pragma once
 
-#include "models/layers/attention_exchange.h"
+#include "models/attention/attention_exchange.h"
 
 namespace megatron {
 

@@ -1,4 +1,4 @@
-#include "models/layers/cross_attention.h"
+#include "models/attention/cross_attention.h"
 
 #include <algorithm>
 

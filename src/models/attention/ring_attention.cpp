@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "distributed/comm/meanings.h"
-#include "models/layers/attention_chunks.h"
-#include "models/layers/attention_exchange.h"
+#include "models/attention/attention_chunks.h"
+#include "models/attention/attention_exchange.h"
 
 namespace megatron {
 

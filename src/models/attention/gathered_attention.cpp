@@ -3,8 +3,8 @@
 //
 // Every query meets the keys in the order of the sequence, by the operations that one rank would run: what comes out is
 // the same to the bit where a backend's blocks of queries are no longer than a chunk.
-#include "models/layers/attention_chunks.h"
-#include "models/layers/attention_exchange.h"
+#include "models/attention/attention_chunks.h"
+#include "models/attention/attention_exchange.h"
 
 namespace megatron {
 

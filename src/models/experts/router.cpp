@@ -1,4 +1,4 @@
-#include "models/layers/router.h"
+#include "models/experts/router.h"
 
 #include "models/layers/as_matrix.h"
 

@@ -1,4 +1,4 @@
-#include "models/layers/experts.h"
+#include "models/experts/experts.h"
 
 namespace megatron {
 

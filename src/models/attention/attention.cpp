@@ -1,11 +1,11 @@
-#include "models/layers/attention.h"
+#include "models/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include "models/layers/alibi.h"
-#include "models/layers/divided_attention.h"
+#include "models/attention/alibi.h"
+#include "models/attention/divided_attention.h"
 
 namespace megatron {
 

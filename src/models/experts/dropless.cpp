@@ -10,8 +10,8 @@
 #include <array>
 #include <cmath>
 
-#include "models/layers/expert_exchange.h"
-#include "models/layers/moe.h"
+#include "models/experts/expert_exchange.h"
+#include "models/experts/moe.h"
 
 namespace megatron {
 
