@@ -9,6 +9,7 @@
 #include "support/pseudo_terminal.h"
 
 namespace fs = std::filesystem;
+using megatron::test::times_in;
 
 namespace {
 
