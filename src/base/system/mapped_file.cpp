@@ -67,6 +67,7 @@ MappedFile::MappedFile(const std::string& folder, std::size_t bytes, const std::
 }
 
 MappedFile::~MappedFile() {
+  reader_ = {};
   told_.reset();
   ::munmap(data_, bytes_);
   ::close(file_);
@@ -111,6 +112,7 @@ void MappedFile::close_block(std::size_t block) {
 
 void MappedFile::use(const void* from, std::size_t bytes, Access access) {
   if (bytes == 0) return;
+  reader_ = {};
   const auto first = static_cast<std::size_t>(static_cast<const std::byte*>(from) - data_);
   internal_check(first < bytes_ && bytes <= bytes_ - first, "memory outside of a mapped file", first, bytes, bytes_);
   for (std::size_t block = first / kBlockBytes; block <= (first + bytes - 1) / kBlockBytes; ++block) {
@@ -122,6 +124,7 @@ void MappedFile::use(const void* from, std::size_t bytes, Access access) {
     }
     open_block(block, access);
     open_.push_back({block, access});
+    if (access == Access::write) written_.push_back(block);
     if (open_.size() <= kMostOpen) continue;
     close_block(open_.front().block);
     open_.erase(open_.begin());
@@ -132,6 +135,20 @@ void MappedFile::rest() {
   for (const Open& one : open_) close_block(one.block);
   open_.clear();
   (void)::madvise(data_, bytes_, MADV_DONTNEED);
+  if (written_.empty()) return;
+  order_.swap(written_);
+  written_.clear();
+}
+
+// An error of the disk is told by the use() of what was not read.
+void MappedFile::read_ahead(std::size_t most) {
+  const std::size_t blocks = std::min(most / kBlockBytes, order_.size());
+  if (blocks == 0) return;
+  reader_ = std::jthread([this, blocks](const std::stop_token& stop) {
+    for (std::size_t i = 0; i < blocks && !stop.stop_requested(); ++i) {
+      (void)::readahead(file_, static_cast<off64_t>(order_[i] * kBlockBytes), length_of(order_[i]));
+    }
+  });
 }
 
 }  // namespace megatron

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/system/crash_report.h"
@@ -34,8 +35,11 @@ class MappedFile {
   /// and only the kernel's cache, which gives way to all other needs, still has them. Throws Error(filesystem) where
   /// the disk did not take what was written earlier, or does not give what is read.
   void use(const void* from, std::size_t bytes, Access access);
-  /// Has all blocks leave, also those that were read without use().
+  /// Has all blocks leave, also those that were read without use(). Ends a pass.
   void rest();
+  /// Until the next use() reads, on a thread, the blocks that it will begin with if that pass is as the last one that
+  /// wrote: at most `most` bytes, into the kernel's cache. For a disk that has nothing to do while something computes.
+  void read_ahead(std::size_t most);
 
  private:
   std::size_t length_of(std::size_t block) const;
@@ -51,8 +55,10 @@ class MappedFile {
     std::size_t block;
     Access access;
   };
-  std::vector<Open> open_;  // the last one was used last
+  std::vector<Open> open_;                    // the last one was used last
+  std::vector<std::size_t> written_, order_;  // blocks that this pass has opened to write, and that the last one did
   std::optional<MappedFromDisk> told_;
+  std::jthread reader_;
 };
 
 }  // namespace megatron

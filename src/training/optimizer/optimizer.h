@@ -59,6 +59,10 @@ class Optimizer {
   void add_counted_squares_of_masters(CopyGroup group, Tensor total);
   /// Until values that are on their way have arrived. Collective over the copies where there are shards.
   void wait_for_values();
+  /// At the start of a step: what its update needs first of an offloaded state may be brought near during the passes.
+  void expect_update() {
+    if (offloaded_ != nullptr) offloaded_->expect_update();
+  }
   /// Gives the device an update from the store's gradients, which must be summed over all partial axes, and starts the
   /// values' gathers. The gradients are multiplied by `factor`; where `skip` is not 0 nothing changes. Both f32 [1],
   /// read when the device comes to it. An update that was not skipped must be told to count_update(). Gradients of the

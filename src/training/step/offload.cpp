@@ -6,6 +6,7 @@
 
 #include "base/core/error.h"
 #include "base/system/mapped_file.h"
+#include "base/system/memory_usage.h"
 #include "base/system/storage.h"
 #include "training/step/grid.h"
 
@@ -19,7 +20,8 @@ constexpr const char* kFolderKey = "optimizer.offload_folder";
 // On a CPU.
 class StateFile final : public OffloadedMemory {
  public:
-  StateFile(const std::string& folder, std::size_t bytes) : file_(folder, bytes, kWhat, kFolderKey) {}
+  StateFile(const std::string& folder, std::size_t bytes, int ranks_here)
+      : file_(folder, bytes, kWhat, kFolderKey), ranks_here_(static_cast<std::size_t>(ranks_here)) {}
 
   std::byte* data() override { return file_.data(); }
   std::size_t bytes() const override { return file_.bytes(); }
@@ -30,9 +32,12 @@ class StateFile final : public OffloadedMemory {
               access == Access::write ? MappedFile::Access::write : MappedFile::Access::read);
   }
   void rest() override { file_.rest(); }
+  // Half of what is free: what is read must stay in the kernel's cache until it is used.
+  void expect_update() override { file_.read_ahead(free_memory_bytes().value_or(0) / 2 / ranks_here_); }
 
  private:
   MappedFile file_;
+  std::size_t ranks_here_;
 };
 
 // Without a file.
@@ -73,9 +78,10 @@ double bytes_of_state_files(const Config& config, const std::vector<MemoryPlan>&
   return config.optimizer.offload_folder.empty() ? all : std::min(all, most * ranks_here);
 }
 
-std::unique_ptr<OffloadedMemory> make_offloaded_memory(const Config& config, Device& device, std::size_t bytes) {
+std::unique_ptr<OffloadedMemory> make_offloaded_memory(const Config& config, Device& device, std::size_t bytes,
+                                                       int ranks_here) {
   if (bytes == 0) return nullptr;
-  if (config.optimizer.offload == "file") return std::make_unique<StateFile>(offload_folder(config), bytes);
+  if (config.optimizer.offload == "file") return std::make_unique<StateFile>(offload_folder(config), bytes, ranks_here);
   // Pinned, so that a GPU's kernels reach it under the same addresses.
   auto memory = std::make_unique<StateInMemory>(device.pinned(), bytes);
   std::memset(memory->data(), 0, bytes);

@@ -23,9 +23,11 @@ std::string offload_folder(const Config& config);
 /// those of the `ranks_here` of one node. 0 where there are none.
 double bytes_of_state_files(const Config& config, const std::vector<MemoryPlan>& stages, int ranks_here);
 
-/// This number of bytes where the configuration says; null for none. Throws Error(filesystem) where a folder has no
-/// room for the file, Error(configuration) where the host has not that much memory for a device.
-std::unique_ptr<OffloadedMemory> make_offloaded_memory(const Config& config, Device& device, std::size_t bytes);
+/// This number of bytes where the configuration says, for one of `ranks_here` on this node; null for none. Throws
+/// Error(filesystem) where a folder has no room for the file, Error(configuration) where the host has not that much
+/// memory for a device.
+std::unique_ptr<OffloadedMemory> make_offloaded_memory(const Config& config, Device& device, std::size_t bytes,
+                                                       int ranks_here);
 /// The same of a counting device: addresses.
 std::unique_ptr<OffloadedMemory> count_offloaded_memory(Device& device, std::size_t bytes);
 

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "base/system/host_name.h"
 #include "config/rules/exchange_rules.h"
 #include "config/schema/run_schedule.h"
 #include "distributed/comm/agreement.h"
+#include "distributed/comm/gather.h"
 #include "distributed/comm/meanings.h"
 #include "training/optimizer/whole_matrix.h"
 #include "training/step/grid.h"
@@ -85,7 +87,9 @@ std::unique_ptr<OffloadedMemory> offload(const Config& config, const ProcessGrid
   if (counting) return count_offloaded_memory(device, bytes);
   std::unique_ptr<OffloadedMemory> memory;
   if (config.optimizer.offload == "none") return memory;
-  agree(grid.world(), [&] { memory = make_offloaded_memory(config, device, bytes); });
+  const std::vector<std::string> hosts = gather<std::string>(grid.world(), host_name());
+  const auto here = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name()));
+  agree(grid.world(), [&] { memory = make_offloaded_memory(config, device, bytes, here); });
   return memory;
 }
 
@@ -226,6 +230,7 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
 
 StepSums Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step,
                                    const LossScaling& loss, Timers& timers) {
+  optimizer_->expect_update();
   const bool under_backward = overlap_gradients_ || store_.sharded();
   play_training(micro_batches, step, loss, under_backward ? gradient_reducer_.get() : nullptr, timers);
   if (gradient_ring_ != nullptr) gradient_ring_->finish(*backend_.ops);

@@ -1,5 +1,6 @@
 // Numbers in a file without a name: what stays in memory, and what a disk that is full or gone does.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kBlock = MappedFile::kBlockBytes;
+const auto kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 using Access = MappedFile::Access;
 
 /// The kernel's count of bytes of a mapping: those in this process's memory ("Rss"), or of these those that are written
@@ -158,6 +160,45 @@ TEST_CASE("mapped file: what is only read is not written again") {
   CHECK(bytes_of_mapping(file.data(), "Private_Dirty") == 0);
   file.use(file.data() + kBlock, kBlock, Access::write);  // the same block, to be written now
   CHECK(bytes_of_mapping(file.data(), "Private_Dirty") == kBlock);
+}
+
+TEST_CASE("mapped file: what the next pass begins with is read ahead of it") {
+  const TemporaryFolder folder;
+  MappedFile file(folder.path(), 8 * kBlock, "the numbers", "a.key");
+  // Blocks, a digit each, whose pages are all in the kernel's cache.
+  const auto cached = [&] {
+    std::vector<unsigned char> pages(8 * kBlock / kPage);
+    REQUIRE(::mincore(file.data(), file.bytes(), pages.data()) == 0);
+    std::string blocks;
+    for (auto block = pages.begin(); block != pages.end(); block += kBlock / kPage) {
+      blocks += std::all_of(block, block + kBlock / kPage, [](int page) { return (page & 1) != 0; }) ? '1' : '0';
+    }
+    return blocks;
+  };
+  const auto pass = [&](Access access) {
+    for (const std::size_t block : {5, 0, 6, 1, 7, 2, 3, 4}) {
+      file.use(file.data() + block * kBlock, kBlock, access);
+      if (access == Access::write) std::memset(file.data() + block * kBlock, static_cast<int>(block), kBlock);
+    }
+    file.rest();
+  };
+  file.read_ahead(8 * kBlock);  // no pass yet
+  pass(Access::write);
+  pass(Access::read);  // not the order of an update
+  const int same = ::open(open_file_in(fs::canonical(folder.path()).string()).c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(::fsync(same) == 0);
+  REQUIRE(::posix_fadvise(same, 0, 0, POSIX_FADV_DONTNEED) == 0);
+  ::close(same);
+  if (cached() != "00000000") return;  // a file system that keeps its pages
+  file.read_ahead(3 * kBlock + 1);
+  while (cached() != "10000110") std::this_thread::yield();
+  std::size_t wrong = 0;
+  for (std::size_t block = 0; block < 8; ++block) {
+    file.use(file.data() + block * kBlock, kBlock, Access::read);
+    wrong += static_cast<std::size_t>(file.data()[block * kBlock + 17] != static_cast<std::byte>(block));
+  }
+  CHECK(wrong == 0);
+  file.read_ahead(kBlock);  // and ends without a use
 }
 
 TEST_CASE("mapped file: no room for it, or no folder", "[fault-45]") {
