@@ -2,13 +2,16 @@
 # Checks that every header (*.h) of src/, cuda/ and tests/ compiles alone. Usage: scripts/checks/check_headers.sh [--self-test]
 #
 # Prints `file: does not compile alone: the compiler's first error` for each that does not and ends with 1 if there is one.
-# $JOBS at a time. A build proves it of kernels alone, whose source includes the header first: files of other folders are
-# compiled together, after precompiled headers. $BUILD/headers remembers those that passed, until the header, a file that it includes or the compiler changes.
+# $JOBS at a time. Headers with a source file of their own follow the build's precompiled headers, as they do there, for
+# speed. Of kernels alone the build proves it, whose source includes the header first: files of other folders are compiled
+# together. $BUILD/headers remembers those that passed, until the header, a file that it includes or the compiler changes.
 # Device code (*.cuh) belongs to nvcc and tests/emulated_cuda.
 # --self-test plants such headers in a scratch tree and expects to be told of them.
 set -euo pipefail
 
-export CXX=${CXX:-c++}
+export CXX=${CXX:-c++} mpi
+mpi=$(mpicxx --showme:compile 2>/dev/null || true)
+lists=$(realpath "$(dirname "$0")/../../CMakeLists.txt")
 
 # left_to_the_build HEADER: whether the first include of its .cpp or .cu is the header itself, and that is compiled alone.
 left_to_the_build() {
@@ -24,17 +27,25 @@ left_to_the_build() {
 
 # compile_alone HEADER: prints what is wrong. $passed/HEADER has the sums of all files that were compiled.
 compile_alone() {
-  local sums=$passed/${1//\//,} errors
+  local sums=$passed/${1//\//,} errors first=()
   [[ -s $sums ]] && sha256sum --check --status "$sums" 2>/dev/null && return
-  if ! errors=$("$CXX" -std=c++20 -fsyntax-only -w -Isrc -I. -Itests '-DMEGATRON_SOURCE=""' '-DMEGATRON_GOLDEN_FOLDER=""' \
+  [[ -f ${1%.h}.cpp ]] && first=(-include "$passed/common.h")
+  # shellcheck disable=SC2086
+  if ! errors=$("$CXX" -std=c++20 -fsyntax-only -w "${first[@]}" $mpi -Isrc -I. -Itests '-DMEGATRON_SOURCE=""' '-DMEGATRON_GOLDEN_FOLDER=""' \
                 -MMD -MT sums -MF "$sums.d" -x c++ - <<<"#include \"$1\"" 2>&1); then
     echo "$1: does not compile alone: $(grep -m 1 -E 'error' <<<"$errors" || head -n 1 <<<"$errors")"
     return
   fi
   # shellcheck disable=SC2046
-  sha256sum $(sed 's/^sums://; s/\\$//' "$sums.d" | tr ' ' '\n' | grep '\.h') >"$sums"
+  sha256sum $(sed 's/^sums://; s/\\$//' "$sums.d" | tr ' ' '\n' | grep '\.h' | grep -v "^$passed/") >"$sums"
 }
 export -f compile_alone
+
+# common_includes: the includes that CMakeLists.txt names as common_headers, and JSON's, which takes longest to parse.
+common_includes() {
+  sed -n '/^set(common_headers/,/)/p' "$lists" | grep -o '<[^>]*>' | sed 's/^/#include /'
+  echo '#include <nlohmann/json.hpp>'
+}
 
 # check ROOT FOLDER: remembers in FOLDER; prints the headers below ROOT that do not compile alone, ends with 1 if there
 # are any.
@@ -44,6 +55,8 @@ check() {
   passed=$(realpath -m "$2/$("$CXX" --version | head -n 1 | tr -c 'A-Za-z0-9.\n' '_')")
   mkdir -p "$passed"
   cd "$1"
+  common_includes >"$passed/common.h"
+  "$CXX" -std=c++20 -w -x c++-header "$passed/common.h" -o "$passed/common.h.gch"
   found=$(find src cuda tests -type f -name '*.h' 2>/dev/null | LC_ALL=C sort | while IFS= read -r header; do
     left_to_the_build "$header" || printf '%s\0' "$header"
   done | xargs -0 -r -n 1 -P "${JOBS:-$(nproc)}" bash -c 'compile_alone "$1"' -)
@@ -63,9 +76,9 @@ self_test() {
   mkdir -p "$root"/src/base "$root"/src/backend/cpu "$root"/tests/support
   printf '#pragma once\n#include <string>\ninline std::string name;\n' >"$root/src/base/name.h"
   printf '#pragma once\n#include "base/name.h"\ninline std::string other = name;\n' >"$root/src/base/through.h"
-  printf '#pragma once\nstd::string late();\n' >"$root/src/base/late.h"
-  printf '#include <string>\n#include "base/late.h"\n' >"$root/src/base/late.cpp"
-  printf '#pragma once\nstd::string joined();\n' >"$root/src/base/first.h"
+  printf '#pragma once\nstd::deque<int> late();\n' >"$root/src/base/late.h"
+  printf '#include <deque>\n#include "base/late.h"\n' >"$root/src/base/late.cpp"
+  printf '#pragma once\nstd::deque<int> joined();\n' >"$root/src/base/first.h"
   printf '// Comment.\n#include "base/first.h"\n' >"$root/src/base/first.cpp"
   printf '#pragma once\nstd::string left_to_the_build();\n' >"$root/src/backend/cpu/first.h"
   printf '// Comment.\n#include "backend/cpu/first.h"\n' >"$root/src/backend/cpu/first.cpp"
