@@ -87,7 +87,7 @@ std::unique_ptr<OffloadedMemory> offload(const Config& config, const ProcessGrid
   if (counting) return count_offloaded_memory(device, bytes);
   std::unique_ptr<OffloadedMemory> memory;
   if (config.optimizer.offload == "none") return memory;
-  const std::vector<std::string> hosts = gather<std::string>(grid.world(), host_name());
+  const std::vector<std::string> hosts = gather_on_all<std::string>(grid.world(), host_name());
   const auto here = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name()));
   agree(grid.world(), [&] { memory = make_offloaded_memory(config, device, bytes, here); });
   return memory;
