@@ -187,9 +187,15 @@ TEST_CASE("mapped file: what the next pass begins with is read ahead of it") {
   pass(Access::read);  // not the order of an update
   const int same = ::open(open_file_in(fs::canonical(folder.path()).string()).c_str(), O_RDWR | O_CLOEXEC);
   REQUIRE(::fsync(same) == 0);
-  REQUIRE(::posix_fadvise(same, 0, 0, POSIX_FADV_DONTNEED) == 0);
+  const auto drop = [&] { REQUIRE(::posix_fadvise(same, 0, 0, POSIX_FADV_DONTNEED) == 0); };
+  std::vector<char> read(kBlock);
+  drop();
+  REQUIRE(::posix_fadvise(same, 0, 0, POSIX_FADV_RANDOM) == 0);  // a read reads no more than itself
+  REQUIRE(::pread(same, read.data(), kBlock, 0) == static_cast<ssize_t>(kBlock));
+  const bool keeps = cached()[0] == '1' && ::readahead(same, 0, kBlock) == 0;
+  drop();
   ::close(same);
-  if (cached() != "00000000") return;  // a file system that keeps its pages
+  if (!keeps || cached() != "00000000") return;  // not a file system whose cache can be filled and emptied
   file.read_ahead(3 * kBlock + 1);
   while (cached() != "10000110") std::this_thread::yield();
   std::size_t wrong = 0;
