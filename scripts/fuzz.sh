@@ -35,7 +35,7 @@ if command -v apt-cache >/dev/null && apt-cache show "libclang-rt-$major-dev" >/
   scripts/setup.sh "libclang-rt-$major-dev" || cannot "libFuzzer could not be installed"
 fi
 if [[ ! -f $BUILD/CMakeCache.txt ]]; then
-  # Each file by itself, and without precompiled headers: the one build that shows an include that is missing.
+  # Each file alone and without precompiled headers: shows includes that readers lack.
   export CC=clang CXX=clang++
   export CMAKE_FLAGS="-DMEGATRON_FUZZ=ON -DMEGATRON_UNITY=OFF -DMEGATRON_PRECOMPILED_HEADERS=OFF ${CMAKE_FLAGS:-}"
 fi

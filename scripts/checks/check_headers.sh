@@ -2,7 +2,7 @@
 # Checks that headers (*.h) of src/, cuda/ and tests/ compile alone. Usage: scripts/checks/check_headers.sh [--all | --self-test]
 #
 # Prints `file: does not compile alone: the compiler's first error` for each that does not and ends with 1 if there is one.
-# $JOBS at a time. A header whose source file includes it first is left to the build, which compiles such files one by one
+# Compiles $JOBS at a time. A header whose source file includes it first is left to the build, which compiles such files one by one
 # with -DMEGATRON_UNITY=OFF; with --all it is compiled here, too, after the build's precompiled headers (ten minutes on two
 # cores). $BUILD/headers remembers those that passed, until the header, a file that it includes or the compiler changes.
 # Device code (*.cuh) belongs to nvcc and tests/emulated_cuda.
@@ -10,7 +10,7 @@
 set -euo pipefail
 
 export CXX=${CXX:-c++} all=0 mpi
-mpi=$(mpicxx --showme:compile 2>/dev/null || true)
+mpi=$(mpicxx --showme:compile 2>/dev/null || mpicxx -compile_info 2>/dev/null | cut -d' ' -f2- || true)
 lists=$(realpath "$(dirname "$0")/../../CMakeLists.txt")
 
 # left_to_the_build HEADER: whether the first include of its .cpp or .cu is the header itself. Kernels are never joined.
@@ -29,7 +29,7 @@ left_to_the_build() {
 compile_alone() {
   local sums=$passed/${1//\//,} errors first=()
   [[ -s $sums ]] && sha256sum --check --status "$sums" 2>/dev/null && return
-  ((all)) && [[ -f ${1%.h}.cpp ]] && first=(-include "$passed/common.h")
+  ((all)) && [[ -f ${1%.h}.cpp && $1 != src/base/core/* && $1 != src/backend/cpu/* ]] && first=(-include "$passed/common.h")
   # shellcheck disable=SC2086
   if ! errors=$("$CXX" -std=c++20 -fsyntax-only -w "${first[@]}" $mpi -Isrc -I. -Itests '-DMEGATRON_SOURCE=""' '-DMEGATRON_GOLDEN_FOLDER=""' \
                 -MMD -MT sums -MF "$sums.d" -x c++ - <<<"#include \"$1\"" 2>&1); then
@@ -37,14 +37,17 @@ compile_alone() {
     return
   fi
   # shellcheck disable=SC2046
-  sha256sum $(sed 's/^sums://; s/\\$//' "$sums.d" | tr ' ' '\n' | grep '\.h' | grep -v "^$passed/") >"$sums"
+  sha256sum $(sed 's/^sums://; s/\\$//' "$sums.d" | tr ' ' '\n' | grep '\.h' | grep -v '\.gch$') >"$sums"
 }
 export -f compile_alone
 
-# common_includes: the includes that CMakeLists.txt names as common_headers, and JSON's, which takes longest to parse.
-common_includes() {
-  sed -n '/^set(common_headers/,/)/p' "$lists" | grep -o '<[^>]*>' | sed 's/^/#include /'
-  echo '#include <nlohmann/json.hpp>'
+# precompile FILE: the includes that CMakeLists.txt names as common_headers.
+precompile() {
+  sed -n '/^set(common_headers/,/)/p' "$lists" | grep -o '<[^>]*>' | sed 's/^/#include /' >"$1.new"
+  cmp -s "$1.new" "$1" && [[ -s $1.gch ]] && return
+  mv "$1.new" "$1"
+  # shellcheck disable=SC2086
+  "$CXX" -std=c++20 -w $mpi -x c++-header "$1" -o "$1.gch"
 }
 
 # check ROOT FOLDER: remembers in FOLDER; prints the headers below ROOT that do not compile alone, ends with 1 if there
@@ -55,10 +58,7 @@ check() {
   passed=$(realpath -m "$2/$("$CXX" --version | head -n 1 | tr -c 'A-Za-z0-9.\n' '_')")
   mkdir -p "$passed"
   cd "$1"
-  if ((all)); then
-    common_includes >"$passed/common.h"
-    "$CXX" -std=c++20 -w -x c++-header "$passed/common.h" -o "$passed/common.h.gch"
-  fi
+  if ((all)); then precompile "$passed/common.h"; fi
   found=$(find src cuda tests -type f -name '*.h' 2>/dev/null | LC_ALL=C sort | while IFS= read -r header; do
     left_to_the_build "$header" || printf '%s\0' "$header"
   done | xargs -0 -r -n 1 -P "${JOBS:-$(nproc)}" bash -c 'compile_alone "$1"' -)

@@ -5,12 +5,11 @@
 
 namespace megatron::test {
 
-/// Whether the text has the part.
 inline bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// How often the text has the part, overlapping occurrences each for itself.
+/// Occurrences; overlapping ones count separately.
 inline int times_in(const std::string& text, const std::string& part) {
   int count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;

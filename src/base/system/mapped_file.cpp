@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <optional>
+#include <system_error>
 
 #include "base/core/error.h"
 #include "base/system/errno_text.h"
@@ -25,6 +26,16 @@ int reserve(int file, std::size_t bytes) {
   do error = ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
   while (error == EINTR);
   return error;
+}
+
+// The kernel reads no more of one request than a disk's read_ahead_kb, whose default this is, and forgets the rest.
+constexpr std::size_t kRequestBytes = 128 << 10;
+
+// An error of the disk is told by the use of what was not read.
+void request(int file, std::size_t first, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += kRequestBytes) {
+    (void)::readahead(file, static_cast<off64_t>(first + at), std::min(kRequestBytes, bytes - at));
+  }
 }
 
 // For an error that has another cause.
@@ -93,7 +104,7 @@ void MappedFile::open_block(std::size_t block, Access access) {
     fail_to("write", errno);
   }
   const std::size_t next = block + 1;
-  if (next * kBlockBytes < bytes_) (void)::madvise(data_ + next * kBlockBytes, length_of(next), MADV_WILLNEED);
+  if (next * kBlockBytes < bytes_) request(file_, next * kBlockBytes, length_of(next));
   int failed = 0;
   const int populate = access == Access::write ? kAdvisePopulateWrite : kAdvisePopulateRead;
   do failed = ::madvise(data_ + block * kBlockBytes, length_of(block), populate);
@@ -132,6 +143,7 @@ void MappedFile::use(const void* from, std::size_t bytes, Access access) {
 }
 
 void MappedFile::rest() {
+  reader_ = {};
   for (const Open& one : open_) close_block(one.block);
   open_.clear();
   (void)::madvise(data_, bytes_, MADV_DONTNEED);
@@ -140,15 +152,19 @@ void MappedFile::rest() {
   written_.clear();
 }
 
-// An error of the disk is told by the use() of what was not read.
 void MappedFile::read_ahead(std::size_t most) {
   const std::size_t blocks = std::min(most / kBlockBytes, order_.size());
   if (blocks == 0) return;
-  reader_ = std::jthread([this, blocks](const std::stop_token& stop) {
-    for (std::size_t i = 0; i < blocks && !stop.stop_requested(); ++i) {
-      (void)::readahead(file_, static_cast<off64_t>(order_[i] * kBlockBytes), length_of(order_[i]));
-    }
-  });
+  reader_ = {};
+  try {
+    reader_ = std::jthread([this, blocks](const std::stop_token& stop) {
+      for (std::size_t i = 0; i < blocks && !stop.stop_requested(); ++i) {
+        request(file_, order_[i] * kBlockBytes, length_of(order_[i]));
+      }
+    });
+  } catch (const std::system_error&) {
+    // Without a thread the update reads by itself.
+  }
 }
 
 }  // namespace megatron

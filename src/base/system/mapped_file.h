@@ -37,8 +37,8 @@ class MappedFile {
   void use(const void* from, std::size_t bytes, Access access);
   /// Has all blocks leave, also those that were read without use(). Ends a pass.
   void rest();
-  /// Until the next use() reads, on a thread, the blocks that it will begin with if that pass is as the last one that
-  /// wrote: at most `most` bytes, into the kernel's cache. For a disk that has nothing to do while something computes.
+  /// Reads in the background, until the next use() or rest(), the blocks that the last writing pass began with: at most
+  /// `most` bytes, into the kernel's cache.
   void read_ahead(std::size_t most);
 
  private:

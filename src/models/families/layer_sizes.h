@@ -1,4 +1,4 @@
-// Sizes of the layers of src/models/layers, as ModelConfig names them: for every family whose layers these are.
+// Sizes of the layers of src/models, as ModelConfig names them: for every family whose layers these are.
 #pragma once
 
 #include "config/schema/config.h"

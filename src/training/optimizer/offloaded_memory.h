@@ -22,7 +22,7 @@ class OffloadedMemory {
   virtual void use(const Tensor& numbers, Access access) { (void)numbers, (void)access; }
   /// None are in use from here on.
   virtual void rest() {}
-  /// The next numbers in use are those of an update. Until then the way to them is free.
+  /// An update is next; its first numbers may be read in the background until use().
   virtual void expect_update() {}
 };
 

@@ -59,7 +59,7 @@ class Optimizer {
   void add_counted_squares_of_masters(CopyGroup group, Tensor total);
   /// Until values that are on their way have arrived. Collective over the copies where there are shards.
   void wait_for_values();
-  /// At the start of a step: what its update needs first of an offloaded state may be brought near during the passes.
+  /// At the start of a step: what its update needs first of an offloaded state may be read during the passes.
   void expect_update() {
     if (offloaded_ != nullptr) offloaded_->expect_update();
   }
