@@ -54,20 +54,21 @@ data/cleaning_steps: text system comm schema parse tokenizer tokenizer_kinds pre
 
 checkpoint/store:       text system tensor ops comm parallel hdf5 tokenizer
 checkpoint/safetensors: text system store
-checkpoint/hugging_face: text system tensor schema rules parse tokenizer tokenizer_kinds shards samples store safetensors step decoding
+checkpoint/hugging_face: text system tensor schema rules parse tokenizer tokenizer_kinds shards samples store safetensors step datasets decoding
 
 training/optimizer:   text tensor ops comm parallel schema parse store
 training/pipeline:    tensor ops comm parallel schema rules batch layers families
 training/diagnostics: system comm ops parallel store optimizer
-training/step:        text system tensor ops cpu comm parallel schema rules parse batch layers families tokenizer tokenizer_kinds evaluation_tasks finetuning shards samples store optimizer pipeline diagnostics cuda
-training/loop:        text system ops comm parallel process schema rules families tokenizer evaluation_tasks samples store optimizer diagnostics step metrics reports dry_run
+training/datasets:    text system comm schema rules tokenizer tokenizer_kinds evaluation_tasks finetuning shards samples store
+training/step:        text system tensor ops cpu comm parallel schema rules parse batch layers families tokenizer tokenizer_kinds evaluation_tasks finetuning shards samples store optimizer datasets pipeline diagnostics cuda
+training/loop:        text system ops comm parallel process schema rules families tokenizer evaluation_tasks samples store optimizer diagnostics step datasets metrics reports dry_run
 
-inference/decoding:    system batch tensor evaluation_tasks comm ops parallel schema rules parse layers families pipeline store step
+inference/decoding:    system batch tensor evaluation_tasks comm ops parallel schema rules parse layers families pipeline store step datasets
 inference/generation: text system terminal tensor comm schema tokenizer tokenizer_kinds hdf5 finetuning samples store decoding
 
-planning/dry_run:     text system comm ops parallel process schema rules families pipeline samples store optimizer step metrics
+planning/dry_run:     text system comm ops parallel process schema rules families pipeline samples store optimizer step datasets metrics
 planning/layout_search:      text system comm ops schema rules parse families pipeline step metrics dry_run
-planning/new_input:   text system terminal schema rules parse shards step dry_run layout_search
+planning/new_input:   text system terminal schema rules parse shards step datasets dry_run layout_search
 planning/bench:       text system batch comm ops process schema rules layers families pipeline step decoding dry_run layout_search
 
 monitoring/plots:     text

@@ -25,8 +25,8 @@
 #include "programs/eval_arguments.h"
 #include "programs/label_result.h"
 #include "programs/program.h"
+#include "training/datasets/evaluation_tasks.h"
 #include "training/step/compute.h"
-#include "training/step/evaluation_tasks.h"
 #include "training/step/grid.h"
 
 namespace megatron {

@@ -22,9 +22,9 @@
 #include "inference/generation/text_output.h"
 #include "programs/generate_prompts.h"
 #include "programs/program.h"
+#include "training/datasets/task_data.h"
 #include "training/step/compute.h"
 #include "training/step/grid.h"
-#include "training/step/task_data.h"
 
 namespace megatron {
 namespace {

@@ -26,7 +26,7 @@
 #include "planning/layout_search/plan_report.h"
 #include "planning/layout_search/plan_trace.h"
 #include "programs/program.h"
-#include "training/step/datasets.h"
+#include "training/datasets/datasets.h"
 
 namespace megatron {
 namespace {

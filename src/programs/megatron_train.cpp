@@ -26,9 +26,9 @@
 #include "programs/new_input.h"
 #include "programs/program.h"
 #include "programs/run_views.h"
+#include "training/datasets/datasets.h"
 #include "training/loop/run.h"
 #include "training/loop/verify_layout.h"
-#include "training/step/datasets.h"
 #include "training/step/offload.h"
 
 namespace megatron {

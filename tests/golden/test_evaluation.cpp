@@ -7,7 +7,7 @@
 #include "golden/evaluation_model.h"
 #include "inference/decoding/scorer.h"
 #include "support/catch.h"
-#include "training/step/evaluation_tasks.h"
+#include "training/datasets/evaluation_tasks.h"
 #include "training/step/grid.h"
 
 using namespace megatron;

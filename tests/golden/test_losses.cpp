@@ -11,8 +11,8 @@
 #include "golden/golden_file.h"
 #include "support/catch.h"
 #include "support/tiny_training.h"
+#include "training/datasets/losses.h"
 #include "training/step/grid.h"
-#include "training/step/losses.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/schema/run_schedule.h"
-#include "training/step/losses.h"
+#include "training/datasets/losses.h"
 #include "training/step/replica.h"
 
 namespace megatron::test {

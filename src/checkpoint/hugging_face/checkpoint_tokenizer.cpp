@@ -8,7 +8,7 @@
 #include "data/samples/chat_text.h"
 #include "data/shards/kept_tokenizer.h"
 #include "data/tokenizer/tokenizer_export.h"
-#include "training/step/task_data.h"
+#include "training/datasets/task_data.h"
 
 namespace megatron {
 

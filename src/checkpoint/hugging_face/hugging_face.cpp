@@ -22,7 +22,7 @@
 #include "data/tokenizer_kinds/hugging_face_folder.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "inference/decoding/inference_model.h"
-#include "training/step/task_data.h"
+#include "training/datasets/task_data.h"
 #include "training/step/trainer.h"
 
 namespace megatron {

@@ -72,7 +72,7 @@ struct TrainConfig {
   bool operator==(const TrainConfig&) const = default;
 };
 
-/// Losses by name; training/step/losses.cpp has a row for each, with its function.
+/// Losses by name; training/datasets/losses.cpp has a row for each, with its function.
 struct LossName {
   std::string_view name;
 };

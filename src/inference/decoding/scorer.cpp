@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "training/step/family_samples.h"
+#include "training/datasets/family_samples.h"
 
 namespace megatron {
 

@@ -25,7 +25,7 @@ Stages stages_of(const Config& config, const ProcessGrid& grid, const TensorRegi
   return stages;
 }
 
-// The weights of the targets are data (training/step/losses.h): one cross entropy, under the name of loss.name.
+// The weights of the targets are data (training/datasets/losses.h): one cross entropy, under the name of loss.name.
 LossTerms decoder_loss_terms(const Config& config) {
   return with_moe_terms({{.name = config.loss.name}}, config.model);
 }

@@ -20,10 +20,10 @@
 #include "planning/dry_run/recompute_table.h"
 #include "planning/dry_run/split_report.h"
 #include "planning/dry_run/start_paths.h"
+#include "training/datasets/datasets.h"
+#include "training/datasets/evaluation_tasks.h"
 #include "training/pipeline/simulate.h"
 #include "training/step/compute.h"
-#include "training/step/datasets.h"
-#include "training/step/evaluation_tasks.h"
 #include "training/step/grid.h"
 
 namespace megatron {

@@ -6,7 +6,7 @@
 #include "base/text/byte_text.h"
 #include "base/text/text.h"
 #include "config/schema/split.h"
-#include "training/step/family_samples.h"
+#include "training/datasets/family_samples.h"
 
 namespace megatron {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "training/step/datasets.h"
+#include "training/datasets/datasets.h"
 
 namespace megatron {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/schema/config.h"
-#include "training/step/datasets.h"
+#include "training/datasets/datasets.h"
 
 namespace megatron {
 

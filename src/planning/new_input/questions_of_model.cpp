@@ -9,7 +9,7 @@
 #include "config/parse/presets.h"
 #include "data/shards/shard_paths.h"
 #include "planning/new_input/question_of_key.h"
-#include "training/step/datasets.h"
+#include "training/datasets/datasets.h"
 
 namespace megatron {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "monitoring/metrics/run_watch.h"
+#include "training/datasets/evaluation_tasks.h"
 #include "training/loop/run_outputs.h"
-#include "training/step/evaluation_tasks.h"
 #include "training/step/trainer.h"
 
 namespace megatron {

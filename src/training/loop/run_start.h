@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "distributed/comm/communicator.h"
-#include "training/step/datasets.h"
-#include "training/step/evaluation_tasks.h"
+#include "training/datasets/datasets.h"
+#include "training/datasets/evaluation_tasks.h"
 
 namespace megatron {
 

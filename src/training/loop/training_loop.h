@@ -12,12 +12,12 @@
 #include "distributed/process/run_lock.h"
 #include "distributed/process/stop_signals.h"
 #include "monitoring/metrics/run_watch.h"
+#include "training/datasets/evaluation_tasks.h"
 #include "training/loop/run_evaluations.h"
 #include "training/loop/run_outputs.h"
 #include "training/loop/run_saves.h"
 #include "training/loop/skipped_step_policy.h"
 #include "training/loop/step_trace.h"
-#include "training/step/evaluation_tasks.h"
 #include "training/step/interval.h"
 #include "training/step/trainer.h"
 

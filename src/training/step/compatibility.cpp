@@ -6,7 +6,7 @@
 #include "data/samples/blend.h"
 #include "data/shards/kept_tokenizer.h"
 #include "models/families/family.h"
-#include "training/step/family_samples.h"
+#include "training/datasets/family_samples.h"
 
 namespace megatron {
 

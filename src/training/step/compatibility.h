@@ -7,8 +7,8 @@
 
 #include "checkpoint/store/checkpoint.h"
 #include "config/schema/config.h"
-#include "training/step/datasets.h"
-#include "training/step/evaluation_tasks.h"
+#include "training/datasets/datasets.h"
+#include "training/datasets/evaluation_tasks.h"
 
 namespace megatron {
 

@@ -12,9 +12,9 @@
 #include "config/schema/print.h"
 #include "data/shards/kept_tokenizer.h"
 #include "distributed/comm/agreement.h"
+#include "training/datasets/losses.h"
 #include "training/optimizer/optimizer_facts.h"
 #include "training/step/loss_counts.h"
-#include "training/step/losses.h"
 
 namespace megatron {
 

@@ -10,9 +10,9 @@
 #include "support/catch.h"
 #include "support/loop_on_threads.h"
 #include "support/require_error.h"
+#include "training/datasets/datasets.h"
 #include "training/loop/finished_run.h"
 #include "training/loop/rank_files.h"
-#include "training/step/datasets.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -5,8 +5,8 @@
 #include "planning/dry_run/plan_text.h"
 #include "support/catch.h"
 #include "support/loop_on_threads.h"
+#include "training/datasets/datasets.h"
 #include "training/step/compute.h"
-#include "training/step/datasets.h"
 #include "training/step/grid.h"
 #include "training/step/saved_layout.h"
 

@@ -7,8 +7,8 @@
 #include "distributed/comm/thread_communicator.h"
 #include "support/catch.h"
 #include "support/loop_on_threads.h"
+#include "training/datasets/losses.h"
 #include "training/step/grid.h"
-#include "training/step/losses.h"
 #include "training/step/trainer.h"
 
 using namespace megatron;

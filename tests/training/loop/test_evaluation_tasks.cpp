@@ -8,7 +8,7 @@
 #include "inference/decoding/scorer.h"
 #include "support/catch.h"
 #include "support/loop_on_threads.h"
-#include "training/step/evaluation_tasks.h"
+#include "training/datasets/evaluation_tasks.h"
 #include "training/step/grid.h"
 
 using namespace megatron;

@@ -7,7 +7,7 @@
 #include "support/loop_on_threads.h"
 #include "support/open_checkpoint.h"
 #include "support/require_error.h"
-#include "training/step/datasets.h"
+#include "training/datasets/datasets.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -1,5 +1,5 @@
 // The samples of an input file's three splits, in the program's order and in Megatron's.
-#include "training/step/datasets.h"
+#include "training/datasets/datasets.h"
 
 #include "data/samples/blend.h"
 #include "data/samples/megatron_order.h"

@@ -1,7 +1,7 @@
 // A context and its target as one text, also for vocabularies that put a space in front of a text.
 #include "data/tokenizer_kinds/tokenizer_choice.h"
 #include "support/catch.h"
-#include "training/step/evaluation_tasks.h"
+#include "training/datasets/evaluation_tasks.h"
 
 using namespace megatron;
 

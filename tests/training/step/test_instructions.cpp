@@ -10,8 +10,8 @@
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_training.h"
+#include "training/datasets/datasets.h"
 #include "training/step/compatibility.h"
-#include "training/step/datasets.h"
 #include "training/step/grid.h"
 
 using namespace megatron;

@@ -6,7 +6,7 @@
 
 #include "data/samples/next_token_samples.h"
 #include "support/data_support.h"
-#include "training/step/datasets.h"
+#include "training/datasets/datasets.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -3,8 +3,8 @@
 #include "planning/dry_run/split_report.h"
 #include "support/catch.h"
 #include "support/data_support.h"
+#include "training/datasets/datasets.h"
 #include "training/step/compatibility.h"
-#include "training/step/datasets.h"
 
 using namespace megatron;
 using namespace megatron::test;

@@ -1,4 +1,4 @@
-#include "training/step/datasets.h"
+#include "training/datasets/datasets.h"
 
 #include <algorithm>
 
@@ -11,7 +11,8 @@
 #include "data/shards/kept_tokenizer.h"
 #include "data/shards/shard_provenance.h"
 #include "data/shards/split.h"
-#include "training/step/family_samples.h"
+#include "training/datasets/document_ends.h"
+#include "training/datasets/family_samples.h"
 
 namespace megatron {
 
@@ -66,7 +67,8 @@ Datasets::Datasets(const Config& config) : config_(config) {
   } else {
     order_by_epochs();
   }
-  check_document_ends();
+  // They could not be found without the token.
+  if (data.knows_documents()) require_document_ends(sources_, static_cast<std::int32_t>(vocabulary().eod_id));
 }
 
 void Datasets::open_task() {
@@ -348,21 +350,6 @@ void Datasets::order_as_megatron() {
 std::int64_t Datasets::first_validation_sample(std::int64_t step) const {
   if (evaluation_samples_ == 0 || step == 0) return 0;
   return evaluations_within(config_, facts_, step < order_steps_ ? step - 1 : order_steps_) * evaluation_samples_;
-}
-
-// Where the configuration has a use for them: they could not be found without the token.
-void Datasets::check_document_ends() const {
-  if (!config_.data.knows_documents()) return;
-  const auto end = static_cast<std::int32_t>(train_source().vocabulary().eod_id);
-  for (const auto& source : sources_) {
-    for (const DocumentEnd& document : source->document_ends()) {
-      verify(document.token == end, ErrorKind::data,
-             "{}: its {} document ends with token {} and not with the end of document, {}: where documents end cannot "
-             "be told for data.reset_attention_mask, reset_position_ids or eod_mask_loss; make it again without "
-             "--no-append-eod",
-             document.shard, document.which, document.token, end);
-    }
-  }
 }
 
 std::string Datasets::fingerprint() const {

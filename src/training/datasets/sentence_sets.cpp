@@ -1,4 +1,4 @@
-#include "training/step/sentence_sets.h"
+#include "training/datasets/sentence_sets.h"
 
 #include <algorithm>
 

@@ -9,7 +9,7 @@
 #include "data/evaluation_tasks/task.h"
 #include "data/tokenizer/tokenizer.h"
 #include "distributed/comm/communicator.h"
-#include "training/step/datasets.h"
+#include "training/datasets/datasets.h"
 
 namespace megatron {
 

@@ -15,9 +15,9 @@
 #include "data/samples/sample_order.h"
 #include "data/samples/samples.h"
 #include "data/shards/token_dataset.h"
-#include "training/step/sentence_sets.h"
-#include "training/step/split_part.h"
-#include "training/step/task_data.h"
+#include "training/datasets/sentence_sets.h"
+#include "training/datasets/split_part.h"
+#include "training/datasets/task_data.h"
 
 namespace megatron {
 
@@ -90,7 +90,6 @@ class Datasets {
  private:
   const TokenDataset& train_source() const { return *sources_.front(); }
   void open_task();
-  void check_document_ends() const;
   std::vector<SplitPart> open(const Blend& blend);
   std::array<SplitPart, 3> cut(const SplitPart& whole, const std::array<double, 3>& shares);
   std::vector<SplitPart> open_whole(const Blend& blend);

@@ -1,4 +1,4 @@
-#include "training/step/losses.h"
+#include "training/datasets/losses.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "training/step/family_samples.h"
+#include "training/datasets/family_samples.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "data/samples/bert_samples.h"
 #include "data/samples/next_token_samples.h"
 #include "data/samples/t5_samples.h"
-#include "training/step/losses.h"
+#include "training/datasets/losses.h"
 
 namespace megatron {
 

@@ -1,4 +1,4 @@
-#include "training/step/evaluation_tasks.h"
+#include "training/datasets/evaluation_tasks.h"
 
 #include <xxhash.h>
 

@@ -1,4 +1,4 @@
-#include "training/step/task_data.h"
+#include "training/datasets/task_data.h"
 
 #include <xxhash.h>
 

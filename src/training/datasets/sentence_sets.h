@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "config/schema/config.h"
-#include "training/step/family_samples.h"
-#include "training/step/split_part.h"
+#include "training/datasets/family_samples.h"
+#include "training/datasets/split_part.h"
 
 namespace megatron {
 
