@@ -5,9 +5,12 @@
 #include <string>
 
 #include "base/core/error.h"
+#include "base/system/host_name.h"
 #include "base/system/mapped_file.h"
 #include "base/system/memory_usage.h"
 #include "base/system/storage.h"
+#include "distributed/comm/agreement.h"
+#include "distributed/comm/gather.h"
 #include "training/step/grid.h"
 
 namespace megatron {
@@ -20,8 +23,8 @@ constexpr const char* kFolderKey = "optimizer.offload_folder";
 // On a CPU.
 class StateFile final : public OffloadedMemory {
  public:
-  StateFile(const std::string& folder, std::size_t bytes, int ranks_here)
-      : file_(folder, bytes, kWhat, kFolderKey), ranks_here_(static_cast<std::size_t>(ranks_here)) {}
+  StateFile(const std::string& folder, std::size_t bytes, std::size_t ranks_here)
+      : file_(folder, bytes, kWhat, kFolderKey), ranks_here_(ranks_here) {}
 
   std::byte* data() override { return file_.data(); }
   std::size_t bytes() const override { return file_.bytes(); }
@@ -78,17 +81,28 @@ double bytes_of_state_files(const Config& config, const std::vector<MemoryPlan>&
   return config.optimizer.offload_folder.empty() ? all : std::min(all, most * ranks_here);
 }
 
-std::unique_ptr<OffloadedMemory> make_offloaded_memory(const Config& config, Device& device, std::size_t bytes,
-                                                       int ranks_here) {
-  if (bytes == 0) return nullptr;
-  if (config.optimizer.offload == "file") return std::make_unique<StateFile>(offload_folder(config), bytes, ranks_here);
-  // Pinned, so that a GPU's kernels reach it under the same addresses.
-  auto memory = std::make_unique<StateInMemory>(device.pinned(), bytes);
-  std::memset(memory->data(), 0, bytes);
+std::unique_ptr<OffloadedMemory> make_offloaded_memory(const Config& config, const ProcessGrid& grid, Device& device,
+                                                       std::size_t bytes) {
+  require_offload(config.optimizer, device.is_host_memory());
+  if (config.optimizer.offload == "none") return nullptr;
+  const std::vector<std::string> hosts = gather_on_all(grid.world(), host_name());
+  const auto ranks_here = static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), host_name()));
+  std::unique_ptr<OffloadedMemory> memory;
+  agree(grid.world(), [&] {
+    if (bytes == 0) return;
+    if (config.optimizer.offload == "file") {
+      memory = std::make_unique<StateFile>(offload_folder(config), bytes, ranks_here);
+    } else {
+      // Pinned, so that a GPU's kernels reach it under the same addresses.
+      memory = std::make_unique<StateInMemory>(device.pinned(), bytes);
+      std::memset(memory->data(), 0, bytes);
+    }
+  });
   return memory;
 }
 
-std::unique_ptr<OffloadedMemory> count_offloaded_memory(Device& device, std::size_t bytes) {
+std::unique_ptr<OffloadedMemory> count_offloaded_memory(const Config& config, Device& device, std::size_t bytes) {
+  require_offload(config.optimizer, device.is_host_memory());
   if (bytes == 0) return nullptr;
   return std::make_unique<StateInMemory>(device, bytes);
 }

@@ -6,6 +6,7 @@
 
 #include "backend/ops/device.h"
 #include "config/schema/config.h"
+#include "distributed/comm/process_grid.h"
 #include "training/optimizer/offloaded_memory.h"
 #include "training/step/memory_plan.h"
 
@@ -23,12 +24,12 @@ std::string offload_folder(const Config& config);
 /// those of the `ranks_here` of one node. 0 where there are none.
 double bytes_of_state_files(const Config& config, const std::vector<MemoryPlan>& stages, int ranks_here);
 
-/// This number of bytes where the configuration says, for one of `ranks_here` on this node; null for none. Throws
-/// Error(filesystem) where a folder has no room for the file, Error(configuration) where the host has not that much
-/// memory for a device.
-std::unique_ptr<OffloadedMemory> make_offloaded_memory(const Config& config, Device& device, std::size_t bytes,
-                                                       int ranks_here);
+/// This number of bytes where the configuration says; null for none. Collective over the world, and throws on all ranks
+/// alike: as require_offload(), Error(configuration) where the host has not that much memory, Error(filesystem) where a
+/// folder has no room for a file.
+std::unique_ptr<OffloadedMemory> make_offloaded_memory(const Config& config, const ProcessGrid& grid, Device& device,
+                                                       std::size_t bytes);
 /// The same of a counting device: addresses.
-std::unique_ptr<OffloadedMemory> count_offloaded_memory(Device& device, std::size_t bytes);
+std::unique_ptr<OffloadedMemory> count_offloaded_memory(const Config& config, Device& device, std::size_t bytes);
 
 }  // namespace megatron

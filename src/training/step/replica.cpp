@@ -4,11 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "base/system/host_name.h"
 #include "config/rules/exchange_rules.h"
 #include "config/schema/run_schedule.h"
-#include "distributed/comm/agreement.h"
-#include "distributed/comm/gather.h"
 #include "distributed/comm/meanings.h"
 #include "training/optimizer/whole_matrix.h"
 #include "training/step/grid.h"
@@ -80,19 +77,6 @@ std::optional<RouteTally> allocate_routes(Arena& scratch, const ModelConfig& mod
       .least_gap = scratch.allocate("least router gap", {1}, DType::f64)};
 }
 
-// A rank whose disk or host has no room must not leave the others waiting for it.
-std::unique_ptr<OffloadedMemory> offload(const Config& config, const ProcessGrid& grid, Device& device,
-                                         std::size_t bytes, bool counting) {
-  require_offload(config.optimizer, device.is_host_memory());
-  if (counting) return count_offloaded_memory(device, bytes);
-  std::unique_ptr<OffloadedMemory> memory;
-  if (config.optimizer.offload == "none") return memory;
-  const std::vector<std::string> hosts = gather_on_all<std::string>(grid.world(), host_name());
-  const auto here = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name()));
-  agree(grid.world(), [&] { memory = make_offloaded_memory(config, device, bytes, here); });
-  return memory;
-}
-
 }  // namespace
 
 Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family)
@@ -132,8 +116,10 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   if (store_.divides_gradients()) gradient_ring_ = std::make_unique<GradientRing>(grid, store_);
   gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
   const std::size_t offloaded = Optimizer::state_bytes(store_, gathers_->shard(), ParameterGroups(config)).offloaded;
-  optimizer_ = std::make_unique<Optimizer>(store_, ParameterGroups(config), device, *backend.ops, gathers_.get(),
-                                           &scratch_, offload(config, grid, device, offloaded, !plan_.has_value()));
+  optimizer_ =
+      std::make_unique<Optimizer>(store_, ParameterGroups(config), device, *backend.ops, gathers_.get(), &scratch_,
+                                  plan_ ? make_offloaded_memory(config, grid, device, offloaded)
+                                        : count_offloaded_memory(config, device, offloaded));
   optimizer_->initialize(config.train.seed);
   update_step_ =
       std::make_unique<UpdateStep>(*optimizer_, grid, terms_.size(), device, *backend.ops, route_counts(config.model));

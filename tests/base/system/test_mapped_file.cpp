@@ -1,6 +1,5 @@
 // Numbers in a file without a name: what stays in memory, and what a disk that is full or gone does.
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "support/file_size_limit.h"
 #include "support/require_error.h"
 #include "support/temporary_folder.h"
+#include "support/unnamed_file.h"
 
 using namespace megatron;
 using namespace megatron::test;
@@ -27,7 +27,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kBlock = MappedFile::kBlockBytes;
-const auto kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 using Access = MappedFile::Access;
 
 /// The kernel's count of bytes of a mapping: those in this process's memory ("Rss"), or of these those that are written
@@ -53,16 +52,6 @@ std::size_t resident_bytes_of(const void* memory) {
 
 std::uint64_t number_at(std::size_t i) {
   return i * 0x9E3779B97F4A7C15 + 1;
-}
-
-/// The path that reaches the open file without a name below a folder.
-std::string open_file_in(const std::string& folder) {
-  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    const std::string target = fs::read_symlink(entry.path(), gone).string();
-    if (!gone && target.starts_with(folder + "/") && target.ends_with("(deleted)")) return entry.path().string();
-  }
-  return "";
 }
 
 struct End {
@@ -165,17 +154,6 @@ TEST_CASE("mapped file: what is only read is not written again") {
 TEST_CASE("mapped file: what the next pass begins with is read ahead of it") {
   const TemporaryFolder folder(fs::current_path());  // where tests run is a disk more often than where they write
   MappedFile file(folder.path(), 8 * kBlock, "the numbers", "a.key");
-  // The blocks' pages in the kernel's cache: all (1), some (-) or none (0).
-  const auto cached = [&] {
-    std::vector<unsigned char> pages(8 * kBlock / kPage);
-    REQUIRE(::mincore(file.data(), file.bytes(), pages.data()) == 0);
-    std::string blocks;
-    for (auto block = pages.begin(); block != pages.end(); block += kBlock / kPage) {
-      const auto in = std::count_if(block, block + kBlock / kPage, [](int page) { return (page & 1) != 0; });
-      blocks += in == 0 ? '0' : static_cast<std::size_t>(in) == kBlock / kPage ? '1' : '-';
-    }
-    return blocks;
-  };
   const auto pass = [&](std::vector<std::size_t> blocks, Access access) {
     for (const std::size_t block : blocks) {
       file.use(file.data() + block * kBlock, kBlock, access);
@@ -186,23 +164,14 @@ TEST_CASE("mapped file: what the next pass begins with is read ahead of it") {
   file.read_ahead(8 * kBlock);  // no pass yet
   pass({5, 0, 6, 1, 7, 2, 3, 4}, Access::write);
   pass({0, 1, 2, 3, 4, 5, 6, 7}, Access::read);  // not the order of an update
-  const int same = ::open(open_file_in(fs::canonical(folder.path()).string()).c_str(), O_RDWR | O_CLOEXEC);
-  REQUIRE(::fsync(same) == 0);
-  const auto drop = [&] { REQUIRE(::posix_fadvise(same, 0, 0, POSIX_FADV_DONTNEED) == 0); };
-  std::vector<char> read(kBlock);
-  drop();
-  REQUIRE(::posix_fadvise(same, 0, 0, POSIX_FADV_RANDOM) == 0);  // a read reads no more than itself
-  REQUIRE(::pread(same, read.data(), kBlock, 0) == static_cast<ssize_t>(kBlock));
-  const bool keeps = cached()[0] == '1' && ::readahead(same, 0, kBlock) == 0;
-  drop();
-  ::close(same);
-  if (!keeps || cached() != "00000000") {
+  const UnnamedFile same(folder.path());
+  if (!same.drop()) {
     WARN("skipped: the cache of this file system cannot be filled and emptied");
     return;
   }
   file.read_ahead(3 * kBlock + 1);
-  std::string there = cached();
-  for (; there[5] != '1' || there[0] != '1' || there[6] != '1'; there = cached()) std::this_thread::yield();
+  std::string there = same.cached(kBlock);
+  for (; there[5] != '1' || there[0] != '1' || there[6] != '1'; there = same.cached(kBlock)) std::this_thread::yield();
   CHECK(there.substr(2, 3) == "000");
   std::size_t wrong = 0;
   for (std::size_t block = 0; block < 8; ++block) {
