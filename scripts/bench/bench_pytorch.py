@@ -1,26 +1,32 @@
 #!/usr/bin/env python3
 """Side by side: megatron_bench and PyTorch train the same models on this machine's CPU, alternately, in one run.
 
-    scripts/bench/bench_pytorch.py [--cases NAME,...] [--rounds 3] [--steps 5] [--variants NAME,...] [--json FILE]
+    scripts/bench/bench_pytorch.py [--precisions fp32,bf16] [--cases NAME,...] [--rounds 3] [--steps 5]
+                                   [--variants NAME,...] [--json FILE]
 
 Needs a Python with PyTorch (`make bench PYTHON=/path/to/python`) and ./megatron_bench; a C++ compiler if torch.compile is
-to take part. For each case every PyTorch variant is tried for a few steps; the fastest then runs in turn with
-ours, a fresh process each time, so that whatever else the machine does meets both alike. A round counts by the median of its steps,
-a side by the median of its rounds.
+to take part. For each case every PyTorch variant is tried for a few steps; the fastest then runs in turn with ours, a
+fresh process each time, so that whatever else the machine does meets both alike. A round counts by the median of its
+steps, a side by the median of its rounds.
 
 The model is GPT-2's, written as PyTorch users would: tied head, learned positions, pre-norm, tanh GELU, causal
-scaled_dot_product_attention, the same padded vocabulary, AdamW, clipping at 1, no dropout, fp32; BERT and T5 are those of
+scaled_dot_product_attention, the same padded vocabulary, AdamW, clipping at 1, no dropout; BERT and T5 are those of
 pytorch_encoders.py, and Mixtral is that of `transformers` (pytorch_mixtral.py), with a loop over its experts and with
 grouped products. PyTorch gets huge pages, no trimming and no unmapping by malloc, flushed denormals, and its threads
-pinned. Variants:
+pinned. Variants in fp32:
 
     eager, compile     with and without torch.compile
     onednn             eager, its linear layers through oneDNN's matmul (an operator that PyTorch keeps to itself), where
                        plain PyTorch multiplies by MKL; on AMD processors MKL runs at half the speed
     onednn_compile     the two together
 
-each with the faster of PyTorch's fused and foreach AdamW. The peer of tensor 2 is one process with two threads, that
-of data 2 two processes with DistributedDataParallel over gloo.
+and in bf16, where PyTorch multiplies by oneDNN anyway:
+
+    autocast, autocast_compile   parameters and optimizer in fp32, as ours
+    pure, pure_compile           all in bf16, moments too: less work and memory, and updates that can round to nothing
+
+each with the faster of PyTorch's fused and foreach AdamW. In bf16 ours in fp32 takes its turn as well. The peer of
+tensor 2 is one process with two threads, that of data 2 two processes with DistributedDataParallel over gloo.
 """
 import argparse
 import json
@@ -56,7 +62,10 @@ CASES = {  # by the names of megatron_bench; batch and sequence are of the whole
     "gpt2_124m_tensor2": dict(model=GPT2, batch=4, sequence=256, processes=1, threads=2),
     "gpt2_124m_data2": dict(model=GPT2, batch=4, sequence=256, processes=2, threads=1),
 }
-VARIANTS = ["eager", "compile", "onednn", "onednn_compile"]
+VARIANTS = {
+    "fp32": ["eager", "compile", "onednn", "onednn_compile"],
+    "bf16": ["autocast", "autocast_compile", "pure", "pure_compile"],
+}
 
 
 # ---- the PyTorch side, in its own processes -------------------------------------------------------------------------
@@ -110,6 +119,8 @@ def worker(case_name, variant, steps, rank, port):
     build = case["model"].get("build", build_model)
     shape = dict(case["model"], form=form[0]) if form else case["model"]
     model = build(torch, shape, onednn_linear(torch) if how.startswith("onednn") else None)
+    if how.startswith("pure"):
+        model = model.to(torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=adam == "fused", foreach=adam == "foreach")
     train = model
     if processes > 1:
@@ -125,7 +136,8 @@ def worker(case_name, variant, steps, rank, port):
     wall, cpu, losses = [], [], []
     for step in range(2 + steps):
         wall_start, cpu_start = time.monotonic(), time.process_time()
-        loss = train(tokens, targets)
+        with torch.autocast("cpu", torch.bfloat16, enabled=how.startswith("autocast")):
+            loss = train(tokens, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -176,8 +188,9 @@ def run_pytorch(case_name, variant, steps):
 # ---- ours, and the comparison ----------------------------------------------------------------------------------------
 
 
-def run_ours(case_name, steps):
-    command = [str(ROOT / "megatron_bench"), "--json", "--device", "cpu", "--training-only", "--case", case_name, "--steps", str(steps)]
+def run_ours(case_name, precision, steps):
+    command = [str(ROOT / "megatron_bench"), "--json", "--device", "cpu", "--training-only", "--case", case_name,
+               "--precision", precision, "--steps", str(steps)]
     ranks = max(CASES[case_name]["processes"], CASES[case_name]["threads"])
     if ranks > 1:
         command = [str(ROOT / "scripts/launch.sh"), str(ranks)] + command
@@ -218,22 +231,38 @@ def fastest_variant(case_name, variants, steps):
     return best
 
 
-def compare(case_name, arguments):
-    variant = fastest_variant(case_name, arguments.variants, arguments.try_steps)
-    ours, theirs = [], []
+def compare(case_name, precision, arguments):
+    variants = [name for name in arguments.variants if name in VARIANTS[precision]]
+    variant = fastest_variant(case_name, variants, arguments.try_steps)
+    ours, ours_fp32, theirs = [], [], []
     for _ in range(arguments.rounds):
-        ours.append(run_ours(case_name, arguments.steps))
+        ours.append(run_ours(case_name, precision, arguments.steps))
         theirs.append(run_pytorch(case_name, variant, arguments.steps))
+        if precision != "fp32":
+            ours_fp32.append(run_ours(case_name, "fp32", arguments.steps))
     theirs = [run for run in theirs if run]
     if not theirs:
         sys.exit(f"bench_pytorch: PyTorch's {variant} ran {case_name} when it was tried, but in none of the rounds")
     case, ours, theirs = CASES[case_name], merged(ours), merged(theirs)
     tokens = case["batch"] * case["sequence"]
-    threads = case["threads"]
-    return dict(case=case_name, variant=variant, ours_tokens_per_second=tokens / ours["wall"],
-                pytorch_tokens_per_second=tokens / theirs["wall"], ratio=theirs["wall"] / ours["wall"],
-                ratio_by_cpu_time=theirs["cpu"] / threads / ours["cpu"], ours_peak_bytes=ours["peak"],
-                pytorch_peak_bytes=theirs["peak"])
+    row = dict(case=case_name, precision=precision, variant=variant, ours_tokens_per_second=tokens / ours["wall"],
+               pytorch_tokens_per_second=tokens / theirs["wall"], ratio=theirs["wall"] / ours["wall"],
+               ratio_by_cpu_time=theirs["cpu"] / case["threads"] / ours["cpu"], ours_peak_bytes=ours["peak"],
+               pytorch_peak_bytes=theirs["peak"])
+    if ours_fp32:
+        row["times_ours_in_fp32"] = merged(ours_fp32)["wall"] / ours["wall"]
+    return row
+
+
+def print_rows(rows):
+    print(f"{'case':<20}{'':>6}{'ours tok/s':>11}{'PyTorch':>10}{'ratio':>8}{'by CPU':>8}{'ours GiB':>10}{'PyTorch':>9}"
+          f"{'/ fp32':>8}  variant")
+    for row in rows:
+        times = row.get("times_ours_in_fp32")
+        print(f"{row['case']:<20}{row['precision']:>6}{row['ours_tokens_per_second']:>11.0f}"
+              f"{row['pytorch_tokens_per_second']:>10.0f}{row['ratio']:>8.2f}{row['ratio_by_cpu_time']:>8.2f}"
+              f"{row['ours_peak_bytes'] / 2**30:>10.2f}{row['pytorch_peak_bytes'] / 2**30:>9.2f}"
+              f"{f'{times:.2f}' if times else '':>8}  {row['variant']}")
 
 
 def main():
@@ -242,24 +271,22 @@ def main():
         return worker(case_name, variant, int(steps), int(rank), int(port))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=names_in(CASES), default=list(CASES))
-    parser.add_argument("--variants", type=names_in(VARIANTS), default=VARIANTS)
+    every_variant = [name for names in VARIANTS.values() for name in names]
+    parser.add_argument("--precisions", type=names_in(VARIANTS), default=list(VARIANTS),
+                        help="default: those that a variant is named of")
+    parser.add_argument("--variants", type=names_in(every_variant), default=every_variant)
     parser.add_argument("--rounds", type=int, default=3, help="alternations of ours and PyTorch")
     parser.add_argument("--steps", type=int, default=5, help="measured in each round")
     parser.add_argument("--try-steps", type=int, default=2, help="measured of each variant to find the fastest")
     parser.add_argument("--json", type=Path, help="file for the rows, as JSON")
     arguments = parser.parse_args()
 
-    rows = []
-    for case_name in arguments.cases:
-        rows.append(compare(case_name, arguments))
+    precisions = [name for name in arguments.precisions if set(arguments.variants) & set(VARIANTS[name])]
+    rows = [compare(case_name, precision, arguments) for precision in precisions for case_name in arguments.cases]
     import torch
     print(f"PyTorch {torch.__version__}, its fastest variant each; medians of {arguments.rounds} rounds' medians of "
-          f"{arguments.steps} steps; peak resident memory of all ranks")
-    print(f"{'case':<20}{'ours tok/s':>11}{'PyTorch':>10}{'ratio':>8}{'by CPU':>8}{'ours GiB':>10}{'PyTorch':>9}  variant")
-    for row in rows:
-        print(f"{row['case']:<20}{row['ours_tokens_per_second']:>11.0f}{row['pytorch_tokens_per_second']:>10.0f}"
-              f"{row['ratio']:>8.2f}{row['ratio_by_cpu_time']:>8.2f}{row['ours_peak_bytes'] / 2**30:>10.2f}"
-              f"{row['pytorch_peak_bytes'] / 2**30:>9.2f}  {row['variant']}")
+          f"{arguments.steps} steps; peak resident memory of all ranks; '/ fp32': times ours in fp32")
+    print_rows(rows)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -29,13 +29,14 @@ namespace {
 namespace po = boost::program_options;
 
 struct Arguments {
-  std::string name;
+  std::string name, precision;
   OutputFile hardware{"--hardware", ""};
   BenchmarkSettings settings;
   bool all = false, json = false, quick = false, version = false, help = false;
 
   /// Nothing was said of what to measure.
   bool only_lists() const { return name.empty() && hardware.path.empty() && !all; }
+  bool other_precision() const { return precision != Config().precision.compute; }
   int rounds(int usual) const { return settings.steps > 0 ? settings.steps : usual; }
   void print(const Report& report) const { std::cout << (json ? report.json() : '\n' + report.text) << std::flush; }
 };
@@ -55,6 +56,8 @@ po::options_description options(Arguments& arguments) {
   add("threads", po::value(&arguments.settings.threads)->value_name("N"), "threads per rank (default: 1)");
   add("device", po::value(&arguments.settings.device)->default_value("auto")->value_name("auto|cpu|cuda"),
       "auto: a CUDA device where every rank sees one; of cases of training steps");
+  add("precision", po::value(&arguments.precision)->default_value("fp32")->value_name("fp32|bf16|fp16"),
+      "as precision.compute: of cases of training steps on a CPU; with --all, of no others");
   add("training-only", po::bool_switch(&arguments.settings.training_only),
       "only the training: no matrix products, nor their memory");
   add("json", po::bool_switch(&arguments.json), "one JSON object a case instead of text");
@@ -64,8 +67,8 @@ po::options_description options(Arguments& arguments) {
 }
 
 /// The named case, or all of this many ranks but those that are for GPUs.
-std::vector<Case> chosen_cases(const std::string& name, int ranks) {
-  std::vector<Case> cases = benchmark_cases();
+std::vector<Case> chosen_cases(const std::string& name, const std::string& precision, int ranks) {
+  std::vector<Case> cases = benchmark_cases(precision);
   if (name.empty()) {
     std::erase_if(cases, [&](const Case& benchmark) { return benchmark.ranks() != ranks || benchmark.gpu; });
     verify(!cases.empty(), ErrorKind::configuration, "there is no case of {}; --help lists them",
@@ -212,7 +215,11 @@ int run(const Arguments& arguments, MpiSession& session) {
   if (!arguments.hardware.path.empty()) return write_hardware(arguments, session);
   const int threads = arguments.settings.threads;
   const SpecialCase* special = special_case(arguments.name, session.size(), threads);
-  const auto cases = special != nullptr ? std::vector<Case>() : chosen_cases(arguments.name, session.size());
+  const auto cases =
+      special != nullptr ? std::vector<Case>() : chosen_cases(arguments.name, arguments.precision, session.size());
+  const bool fixed_precision = special != nullptr || (!arguments.name.empty() && cases[0].gpu);
+  verify(!fixed_precision || !arguments.other_precision(), ErrorKind::configuration,
+         "--precision {}: --case {} has its own precision", arguments.precision, arguments.name);
   const bool speaks = session.rank() == 0;
   if (speaks && !arguments.json && (special == nullptr || special->run != run_memory_case)) {
     std::cout << counted(threads, "thread")
@@ -231,7 +238,7 @@ int run(const Arguments& arguments, MpiSession& session) {
     if (speaks) arguments.print(found);
   };
   if (special != nullptr) run_special(*special);
-  if (!arguments.name.empty()) return 0;
+  if (!arguments.name.empty() || arguments.other_precision()) return 0;
   for (const SpecialCase& each : kSpecialCases) {
     const bool fits = session.size() >= each.fewest_ranks && session.size() <= each.most_ranks;
     const bool planned = each.most_ranks == kAnyRanks;  // without ranks: with the cases of one
@@ -256,6 +263,9 @@ int main(int argc, char** argv) {
     const std::string& device = arguments.settings.device;
     verify(device == "auto" || device == "cpu" || device == "cuda", ErrorKind::configuration,
            "--device {}: auto, cpu or cuda", device);
+    const std::string& precision = arguments.precision;
+    verify(precision == "fp32" || precision == "bf16" || precision == "fp16", ErrorKind::configuration,
+           "--precision {}: fp32, bf16 or fp16", precision);
     verify(threads >= 1 && threads <= 1024, ErrorKind::configuration, "--threads {}: 1 to 1024", threads);
     if (arguments.quick && steps == 0) steps = 3;
     verify(arguments.name.empty() || !arguments.all, ErrorKind::configuration, "give --case or --all, not both");

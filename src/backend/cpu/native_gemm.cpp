@@ -19,9 +19,15 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) {
 }
 
 /// Largest extents of a block, whose columns are packed at once. Its rows are packed in slices, and the depth of these
-/// in parts, so that the tiles of a few columns stay in the nearest cache, those of a slice and its sums in the next.
+/// in parts, so that the tiles of a slice and its sums stay in the second cache. Parts are short where c keeps the sums
+/// between them, so that the tiles of a few columns stay in the first. They are long where scratch has to: it costs
+/// more.
 constexpr ProductSize kBlock{1536, 768, 3072};
-constexpr std::int64_t kSlice = 256, kPart = 384;
+constexpr std::int64_t kSlice = 256, kShortPart = 384, kLongPart = 768;
+
+constexpr std::int64_t longest_part(DType result) {
+  return result == DType::f32 ? kShortPart : kLongPart;
+}
 
 /// [0, count) in equal parts of at most `largest`, of whole units but for the last; one part of nothing.
 class EqualParts {
@@ -36,27 +42,24 @@ class EqualParts {
   std::int64_t count_, unit_, parts_;
 };
 
-/// How a block's depth is cut into parts.
-EqualParts parts_of(Range depth) {
-  return {depth.size(), kPart, kDepth};
+/// Sums over several parts of the depth that c is too narrow for. They have whole tiles.
+bool needs_sums(std::int64_t k, DType result) {
+  return result != DType::f32 && k > longest_part(result);
 }
 
 /// Where the memory is cut, in bytes: tiles of rows, tiles of columns, sums.
 struct Layout {
-  Layout(ProductSize size, bool has_sums) {
+  Layout(ProductSize size, DType result) {
     const std::int64_t m = std::min(size.m, kBlock.m), n = round_up(std::min(size.n, kBlock.n), kWidth),
                        k = round_up(std::min(size.k, kBlock.k), kDepth);
-    columns = round_up(std::min(m, kSlice), kWidth) * std::min(k, kPart) * static_cast<std::int64_t>(sizeof(BFloat16));
+    columns = round_up(std::min(m, kSlice), kWidth) * std::min(k, longest_part(result)) *
+              static_cast<std::int64_t>(sizeof(BFloat16));
     sums = columns + n * k * static_cast<std::int64_t>(sizeof(BFloat16));
-    bytes = sums + (has_sums ? m * n * static_cast<std::int64_t>(sizeof(float)) : 0);
+    bytes =
+        sums + (needs_sums(size.k, result) ? round_up(m, kWidth) * n * static_cast<std::int64_t>(sizeof(float)) : 0);
   }
   std::int64_t columns, sums, bytes;
 };
-
-/// Sums over several parts of the depth that c is too narrow for.
-bool needs_sums(std::int64_t k, DType result) {
-  return k > kPart && result != DType::f32;
-}
 
 /// Rows or columns `outer` of an input, with elements `depth`.
 native::Source<BFloat16> source_of(const ProductInput<BFloat16>& input, bool outer_is_row, Range outer, Range depth) {
@@ -70,7 +73,7 @@ class Product {
   Product(const native::Kernel& kernel, ProductSize size, ProductInput<BFloat16> a, ProductInput<BFloat16> b, Result* c,
           std::int64_t c_stride, bool accumulate, std::byte* memory)
       : kernel_(kernel), size_(size), a_(a), b_(b), c_(c), c_stride_(c_stride), accumulate_(accumulate) {
-    const Layout layout(size, needs_sums(size.k, DTypeOf<Result>::value));
+    const Layout layout(size, DTypeOf<Result>::value);
     rows_ = reinterpret_cast<BFloat16*>(memory);
     columns_ = reinterpret_cast<BFloat16*>(memory + layout.columns);
     sums_ = reinterpret_cast<float*>(memory + layout.sums);
@@ -79,7 +82,7 @@ class Product {
 
   void run() {
     const EqualParts down(size_.m, kBlock.m, kSlice), across(size_.n, kBlock.n, 3 * 2 * kWidth),
-        inner(size_.k, kBlock.k, kPart);
+        inner(size_.k, kBlock.k, kLongestPart);
     for (std::int64_t i = 0; i < down.size(); ++i) {
       for (std::int64_t j = 0; j < across.size(); ++j) {
         for (std::int64_t part = 0; part < inner.size(); ++part) add_block(down[i], across[j], inner[part]);
@@ -88,9 +91,11 @@ class Product {
   }
 
  private:
+  static constexpr std::int64_t kLongestPart = longest_part(DTypeOf<Result>::value);
+
   /// Adds the products of this depth to a block of c.
   void add_block(Range down, Range across, Range depth) {
-    const EqualParts parts = parts_of(depth);
+    const EqualParts parts(depth.size(), kLongestPart, kDepth);
     for (std::int64_t part = 0; part < parts.size(); ++part) {
       const Range own{depth.first + parts[part].first, depth.first + parts[part].last};
       pack_columns(source_of(b_, b_.transposed, across, own), columns_ + tiles_before(across.size(), parts[part]));
@@ -119,45 +124,69 @@ class Product {
                           .columns = 0,
                           .depth = native::tiles_of(depth.size())};
     const std::int64_t row_panels = native::panels_of(rows.size()), column_panels = native::panels_of(across.size());
-    alignas(64) float sums[native::kSums];
     for (std::int64_t j = 0; j < column_panels; j += kernel_.columns) {
       panels.b = columns + j * panel;
       panels.columns = std::min(kernel_.columns, column_panels - j);
       for (std::int64_t i = 0; i < row_panels; i += kernel_.rows) {
         panels.a = rows_ + i * panel;
         panels.rows = std::min(kernel_.rows, row_panels - i);
-        const std::int64_t stride = panels.columns * kWidth;
-        kernel_.multiply(panels, {sums, stride}, false);
-        for (std::int64_t tile = 0; tile < panels.rows * panels.columns; ++tile) {
-          const std::int64_t row = tile / panels.columns * kWidth, column = tile % panels.columns * kWidth;
-          const std::int64_t down = i * kWidth + row, right = j * kWidth + column;
-          store({sums + row * stride + column, stride}, {rows.first + down, rows.last},
-                {across.first + right, across.last}, depth, sums_ + (sums_row + down) * sums_stride_ + right);
-        }
+        const std::int64_t down = i * kWidth, right = j * kWidth;
+        multiply_panels(panels, {rows.first + down, rows.last}, {across.first + right, across.last}, depth,
+                        {sums_ + (sums_row + down) * sums_stride_ + right, sums_stride_});
       }
     }
   }
 
-  /// One tile of sums, of the first of these rows and columns. `kept`: where sums are kept from part to part, if c
-  /// cannot.
-  void store(native::ConstSums sums, Range rows, Range columns, Range depth, float* kept) {
-    Result* to = c_ + rows.first * c_stride_ + columns.first;
+  /// Panels that begin with these rows and columns. `kept`: where their sums stay from part to part of the depth if c
+  /// is too narrow. A part continues the sum of those before it; c's own numbers are added to that of the first.
+  void multiply_panels(const native::Panels& panels, Range rows, Range columns, Range depth, native::Sums kept) {
     const bool first = depth.first == 0, last = depth.last == size_.k;
-    if constexpr (!std::is_same_v<Result, float>) {
-      const Result* before = accumulate_ ? to : nullptr;
-      if (!first || !last) {
-        if (first) {
-          native::store_sums(sums, rows.size(), columns.size(), before, c_stride_, kept, sums_stride_);
-        } else if (last) {
-          native::store_sums(sums, rows.size(), columns.size(), kept, sums_stride_, to, c_stride_);
-        } else {
-          native::store_sums(sums, rows.size(), columns.size(), kept, sums_stride_, kept, sums_stride_);
-        }
-        return;
+    Result* to = c_ + rows.first * c_stride_ + columns.first;
+    const Result* before = first && accumulate_ ? to : nullptr;
+    alignas(64) float memory[native::kSums];
+    const native::Sums sums{memory, panels.columns * kWidth};
+    const ProductSize cut{std::min(rows.size(), panels.rows * kWidth),
+                          std::min(columns.size(), panels.columns * kWidth), 0};
+    if (last || std::is_same_v<Result, float>) fetch(to, cut);
+    if constexpr (std::is_same_v<Result, float>) {
+      const bool whole = cut.m == panels.rows * kWidth && cut.n == panels.columns * kWidth;
+      if (whole && before == nullptr) return kernel_.multiply(panels, {to, c_stride_}, !first);
+      if (!first) {
+        for (std::int64_t row = 0; row < cut.m; ++row)
+          std::copy_n(to + row * c_stride_, cut.n, memory + row * sums.stride);
+      }
+      kernel_.multiply(panels, sums, !first);
+      store({sums.data, sums.stride}, cut, before, to, c_stride_);
+    } else if (first && (last || before != nullptr)) {
+      kernel_.multiply(panels, sums, false);
+      if (last) store({sums.data, sums.stride}, cut, before, to, c_stride_);
+      if (!last) store({sums.data, sums.stride}, cut, before, kept.data, kept.stride);
+    } else {
+      kernel_.multiply(panels, kept, !first);
+      if (last) store({kept.data, kept.stride}, cut, before, to, c_stride_);
+    }
+  }
+
+  /// Starts to load what is written after the product.
+  void fetch(const Result* to, ProductSize cut) const {
+    constexpr std::int64_t kLine = 64 / sizeof(Result);
+    for (std::int64_t row = 0; row < cut.m; ++row) {
+      for (std::int64_t column = 0; column < cut.n; column += kLine) {
+        __builtin_prefetch(to + row * c_stride_ + column, 1);
       }
     }
-    const Result* before = accumulate_ || !first ? to : nullptr;
-    native::store_sums(sums, rows.size(), columns.size(), before, c_stride_, to, c_stride_);
+  }
+
+  /// to [cut.m, cut.n] = sums, or before + sums; `before` lies in c.
+  template <class To>
+  void store(native::ConstSums sums, ProductSize cut, const Result* before, To* to, std::int64_t to_stride) const {
+    for (std::int64_t row = 0; row < cut.m; row += kWidth) {
+      for (std::int64_t column = 0; column < cut.n; column += kWidth) {
+        native::store_sums({sums.data + row * sums.stride + column, sums.stride}, cut.m - row, cut.n - column,
+                           before != nullptr ? before + row * c_stride_ + column : nullptr, c_stride_,
+                           to + row * to_stride + column, to_stride);
+      }
+    }
   }
 
   const native::Kernel& kernel_;
@@ -174,7 +203,7 @@ class Product {
 }  // namespace
 
 std::size_t native_gemm_bytes(ProductSize size, DType result) {
-  return static_cast<std::size_t>(round_up(Layout(size, needs_sums(size.k, result)).bytes, 64));
+  return static_cast<std::size_t>(round_up(Layout(size, result).bytes, 64));
 }
 
 const native::Kernel& native_kernel(HalfProducts products) {

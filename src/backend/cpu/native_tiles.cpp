@@ -253,19 +253,14 @@ MEGATRON_AVX512 inline __m512 load(const BFloat16* x, __mmask16 columns) {
 MEGATRON_AVX512 inline void store(float* x, __mmask16 columns, __m512 values) {
   _mm512_mask_storeu_ps(x, columns, values);
 }
-/// Rounds as to_bfloat16 does.
-MEGATRON_AVX512 inline void store(BFloat16* x, __mmask16 columns, __m512 values) {
-  const __m512i bits = _mm512_castps_si512(values), high = _mm512_srli_epi32(bits, 16);
-  const __m512i half = _mm512_add_epi32(_mm512_and_si512(high, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7FFF));
-  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
-  const __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
-  const __m512i result = _mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40));
-  _mm256_mask_storeu_epi16(x, columns, _mm512_cvtepi32_epi16(result));
+/// Rounds as to_bfloat16 does, but for subnormal numbers, which are 0 here as in products.
+MEGATRON_AVX512_BF16 inline void store(BFloat16* x, __mmask16 columns, __m512 values) {
+  _mm256_mask_storeu_epi16(x, columns, (__m256i)_mm512_cvtneps_pbh(values));
 }
 
 template <class From, class To>
-MEGATRON_AVX512 void store_sums_here(ConstSums sums, std::int64_t rows, std::int64_t columns, const From* from,
-                                     std::int64_t from_stride, To* to, std::int64_t to_stride) {
+MEGATRON_AVX512_BF16 void store_sums_here(ConstSums sums, std::int64_t rows, std::int64_t columns, const From* from,
+                                          std::int64_t from_stride, To* to, std::int64_t to_stride) {
   const __mmask16 there = first_16(columns);
   rows = std::min(rows, kWidth);
   for (std::int64_t row = 0; row < rows; ++row, to += to_stride) {
@@ -292,8 +287,8 @@ MEGATRON_AVX512_BF16 void pack_columns(const Source<float>& source, BFloat16* ti
   pack<false>(source, tiles);
 }
 
-MEGATRON_AVX512 void store_transposed(ConstSums sums, std::int64_t rows, std::int64_t columns, float factor,
-                                      BFloat16* to, std::int64_t to_stride) {
+MEGATRON_AVX512_BF16 void store_transposed(ConstSums sums, std::int64_t rows, std::int64_t columns, float factor,
+                                           BFloat16* to, std::int64_t to_stride) {
   __m512i vectors[kVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < kVectors; ++i) vectors[i] = _mm512_loadu_si512(sums.data + i * sums.stride);

@@ -65,9 +65,10 @@ struct Parameter {
   int measured_by = kNone;  ///< index of the parameter whose gradient is the scale for errors of this one's, which is 0
                             ///< in exact arithmetic, or nearly
   Initialization initialization;
-  bool fixed_size = false;  ///< no dimension grows with the model's width: a bias of logits
-  double matrix_cost = 0;   ///< > 0: its update needs the whole box, and is this much work for a rank. Other updates
-                            ///< work element by element
+  bool fixed_size = false;     ///< no dimension grows with the model's width: a bias of logits
+  bool from_products = false;  ///< its gradient is a sum of WeightProducts alone (models/layers/weight_gradients.h)
+  double matrix_cost = 0;      ///< > 0: its update needs the whole box, and is this much work for a rank. Other updates
+                               ///< work element by element
 
   int unit = kNone;        ///< number of its layer among this rank's, from mark_layer() on
   int index = kNone;       ///< among the store's parameters, in the order of declaration

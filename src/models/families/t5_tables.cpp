@@ -59,8 +59,8 @@ T5Tables declare_t5_tables(ParameterBuilder& builder, const Config& config, cons
   };
   T5Tables tables;
   tables.word = declare(word, [&] {
-    return builder.column_parallel_weight(Role::embedding, "embedding.word.weight", model.padded_vocab(),
-                                          model.hidden_size, model.init_std);
+    return builder.vocabulary_table(Role::embedding, "embedding.word.weight", model.padded_vocab(), model.hidden_size,
+                                    model.init_std);
   });
   tables.position = declare(position, [&] {
     return builder.replicated_matrix(Role::embedding, "embedding.position.weight", model.max_position_embeddings,

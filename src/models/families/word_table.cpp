@@ -7,7 +7,7 @@ namespace {
 constexpr int kWordTie = 0;
 
 int declare_table(ParameterBuilder& builder, Role role, const std::string& name, const ModelConfig& model) {
-  return builder.column_parallel_weight(role, name, model.padded_vocab(), model.hidden_size, model.init_std);
+  return builder.vocabulary_table(role, name, model.padded_vocab(), model.hidden_size, model.init_std);
 }
 
 }  // namespace

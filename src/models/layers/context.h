@@ -80,6 +80,7 @@ struct PassSettings {
   AttentionExchange exchange = AttentionExchange::gathered;  ///< by which context ranks see each other's rows
   /// If set: sums are started under each chunk's last backward; the caller finishes them.
   GradientReducer* gradient_reducer = nullptr;
+  FirstSums* first_sums = nullptr;        ///< if set: gradients of matrices are not 0 at the start of the step
   GradientRing* gradient_ring = nullptr;  ///< if set: makes room for a layer's gradients in each backward of it
   ParameterAllGather* gathers = nullptr;  ///< if set: values may still be on their way when a forward begins
   /// f64, by term of the model's loss: forwards add the sums over their micro-batches, the same on every tensor rank.
@@ -141,7 +142,7 @@ struct Context {
   /// that it has handed to weight_gradients so far.
   void gradients_ready(const Parameter& from) const {
     if (pass.gradient_ring != nullptr) pass.gradient_ring->end(from.index);
-    weight_gradients->complete_from(from.index);
+    weight_gradients->complete_from(*this, from.index);
   }
   /// Between long operations: moves along all that this rank has in flight, of whatever group: sums of the tensor
   /// ranks and of gradients, values on their way, what goes to neighbours in the pipeline.

@@ -42,13 +42,23 @@ int ParameterBuilder::column_parallel_weight(Role role, const std::string& name,
                                              std::int64_t groups) {
   Parameter parameter = split(role, name, {rows, columns}, 0, groups);
   parameter.initialization.deviation = deviation;
+  parameter.from_products = role == Role::matrix;
   return store_.declare(std::move(parameter), adjacent);
+}
+
+int ParameterBuilder::vocabulary_table(Role role, const std::string& name, std::int64_t rows, std::int64_t columns,
+                                       double deviation) {
+  Parameter parameter = split(role, name, {rows, columns}, 0);
+  parameter.initialization.deviation = deviation;
+  parameter.from_products = true;
+  return store_.declare(std::move(parameter));
 }
 
 int ParameterBuilder::row_parallel_weight(const std::string& name, std::int64_t rows, std::int64_t columns,
                                           double deviation) {
   Parameter parameter = split(Role::matrix, name, {rows, columns}, 1);
   parameter.initialization.deviation = deviation;
+  parameter.from_products = true;
   return store_.declare(std::move(parameter));
 }
 

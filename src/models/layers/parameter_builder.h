@@ -42,6 +42,8 @@ class ParameterBuilder {
   /// where they are fewer than the ranks, neighbours share one, and what each computes is a part of its gradient.
   int column_parallel_weight(Role role, const std::string& name, std::int64_t rows, std::int64_t columns,
                              double deviation, bool adjacent = false, std::int64_t groups = 0);
+  /// A table [rows, columns] whose rows are looked up, multiplied with, or both: the same cut.
+  int vocabulary_table(Role role, const std::string& name, std::int64_t rows, std::int64_t columns, double deviation);
   /// A hidden matrix [rows, columns] of which this rank holds 1/t of the columns (row-parallel: the input is cut).
   int row_parallel_weight(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation);
   /// A zero bias [size] of which this rank holds 1/t, or its group's as above.

@@ -28,7 +28,9 @@ TensorRegion::Entering ImmediateWeightGradients::start_gather(Context& context, 
 void ImmediateWeightGradients::add(Context& context, WeightProduct product, TensorRegion::Entering gathered) {
   gathered.gathered.wait();
   product.outside() = gathered.whole;
+  const bool sets = context.pass.first_sums != nullptr && context.pass.first_sums->take(product.gradient, context.ops);
   if (product.layer == WeightProduct::Layer::look_up) {
+    if (sets) context.ops.fill(product.gradient, 0);
     context.ops.embedding_backward(
         {.ids = product.x, .dy = as_matrix(product.dy), .first_row = product.first_row, .dweight = product.gradient});
     return;
@@ -44,13 +46,15 @@ void ImmediateWeightGradients::add(Context& context, WeightProduct product, Tens
                         .b = x,
                         .transpose_a = true,
                         .c = product.gradient.slice(0, first, count),
-                        .accumulate = true});
+                        .accumulate = !sets});
     context.progress();
   }
 }
 
-void ImmediateWeightGradients::complete_from(int parameter) {
-  if (reducer_ != nullptr) reducer_->reduce_from(parameter);
+void ImmediateWeightGradients::complete_from(const Context& context, int parameter) {
+  if (reducer_ == nullptr) return;
+  if (context.pass.first_sums != nullptr) context.pass.first_sums->finish_from(parameter, context.ops);
+  reducer_->reduce_from(parameter);
 }
 
 Tensor ImmediateWeightGradients::allocate(Context& context, const char* what, Shape shape, DType type) {
@@ -74,7 +78,7 @@ void DeferredWeightGradients::add(Context&, WeightProduct product, TensorRegion:
   records_.push_back({product, kNone});
 }
 
-void DeferredWeightGradients::complete_from(int parameter) {
+void DeferredWeightGradients::complete_from(const Context&, int parameter) {
   records_.push_back({{}, parameter});
 }
 
@@ -93,7 +97,7 @@ void DeferredWeightGradients::run(Context& context) {
   internal_check(!context.weight_gradients->deferred(), "weight gradients that are deferred twice");
   for (const Record& record : records_) {
     if (record.complete_from != kNone) {
-      context.weight_gradients->complete_from(record.complete_from);
+      context.weight_gradients->complete_from(context, record.complete_from);
       continue;
     }
     const ArenaScope scope(context.scratch);

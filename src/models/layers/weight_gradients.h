@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "distributed/parallel/first_sums.h"
 #include "distributed/parallel/gradient_reducer.h"
 #include "distributed/parallel/tensor_region.h"
 
@@ -14,10 +15,10 @@ namespace megatron {
 
 struct Context;
 
-/// gradient [out, in] += dyᵀ · x over all rows. A column-parallel layer's x, a row-parallel one's dy lie outside the
-/// tensor region, and are gathered under sequence parallelism. A whole layer, which no region has a part of, has both
-/// outside: its rows are this rank's, and nothing is gathered. A look-up is the product with its ids as one-hot rows: x
-/// are the ids, i32 [n], and dy is outside.
+/// gradient [out, in] += dyᵀ · x over all rows; the first of a step may set it (first_sums.h). A column-parallel
+/// layer's x, a row-parallel one's dy lie outside the tensor region, and are gathered under sequence parallelism. A
+/// whole layer, which no region has a part of, has both outside: its rows are this rank's, and nothing is gathered. A
+/// look-up is the product with its ids as one-hot rows: x are the ids, i32 [n], and dy is outside.
 struct WeightProduct {
   enum class Layer { column_parallel, row_parallel, whole, look_up };
 
@@ -42,7 +43,7 @@ class WeightGradients {
   virtual void add(Context& context, WeightProduct product, TensorRegion::Entering gathered) = 0;
   /// Nothing more is added to the gradients of this parameter, by its index, and of those declared after it, but the
   /// products handed over so far.
-  virtual void complete_from(int parameter) = 0;
+  virtual void complete_from(const Context& context, int parameter) = 0;
 
   /// Memory for a gradient that a product reads.
   virtual Tensor allocate(Context& context, const char* what, Shape shape, DType type) = 0;
@@ -67,7 +68,7 @@ class ImmediateWeightGradients final : public WeightGradients {
 
   TensorRegion::Entering start_gather(Context& context, WeightProduct product) override;
   void add(Context& context, WeightProduct product, TensorRegion::Entering gathered) override;
-  void complete_from(int parameter) override;
+  void complete_from(const Context& context, int parameter) override;
   Tensor allocate(Context& context, const char* what, Shape shape, DType type) override;
   ConstTensor keep(Context& context, ConstTensor gradient, Tensor finished) override;
   bool deferred() const override { return false; }
@@ -85,7 +86,7 @@ class DeferredWeightGradients final : public WeightGradients {
  public:
   TensorRegion::Entering start_gather(Context& context, WeightProduct product) override;
   void add(Context& context, WeightProduct product, TensorRegion::Entering gathered) override;
-  void complete_from(int parameter) override;
+  void complete_from(const Context& context, int parameter) override;
   Tensor allocate(Context& context, const char* what, Shape shape, DType type) override;
   ConstTensor keep(Context& context, ConstTensor gradient, Tensor finished) override;
   bool deferred() const override { return true; }

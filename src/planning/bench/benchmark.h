@@ -60,7 +60,7 @@ struct BenchmarkSettings {
 };
 
 /// Trains after two steps to warm up. Collective over `world`, which must have the case's ranks; the result is complete
-/// on the first. The bare products are in fp32 whatever the training is in.
+/// on the first.
 BenchmarkResult run_benchmark(const Case& benchmark, const BenchmarkSettings& settings, Communicator& world);
 
 /// One row.

@@ -64,6 +64,7 @@ Report report(const Case& benchmark, const BenchmarkResult& result) {
        {{"by CPU time", "overlapped_step_cpu_seconds", 1, 1e3, " ms"}, only_if(overlaps, overlapped.cpu)},
        {{"communication", "overlapped_communication_seconds", 1, 1e3, " ms"},
         only_if(overlaps, result.overlapped_communication)},
+       {{"", "precision"}, benchmark.config.precision.compute},
        {{"", "ranks"}, result.ranks},
        {{"", "threads_per_rank"}, result.threads},
        {{"", "tokens_per_step"}, result.tokens},

@@ -92,24 +92,33 @@ Config training_config(const ModelConfig& model, std::int64_t batch, const std::
   return config;
 }
 
-std::vector<Case> benchmark_cases() {
+std::vector<Case> benchmark_cases(std::string_view precision) {
+  const auto cpu = [&](const char* name, std::string title, const ModelConfig& model, std::int64_t batch, int steps,
+                       const std::function<void(Config&)>& layout = {}) -> Case {
+    if (precision != Config().precision.compute) title += fmt::format(", {}", precision);
+    return {name, std::move(title),
+            training_config(model, batch,
+                            [&](Config& config) {
+                              config.precision.compute = precision;
+                              if (layout) layout(config);
+                            }),
+            steps};
+  };
   const auto gpu = [](const char* name, const char* title, const ModelConfig& model, std::int64_t batch) -> Case {
     return {name, title, training_config(model, batch, bf16), 20, true};
   };
-  return {{"gpt2_124m_4x256", "GPT-2 124M, batch 4 x 256", training_config(gpt2_124m(256), 4), 7},
-          {"gpt2_124m_1x1024", "GPT-2 124M, batch 1 x 1024", training_config(gpt2_124m(1024), 1), 7},
-          {"small_8x256", "4 layers of hidden size 256, vocabulary 384, batch 8 x 256",
-           training_config(gpt(4, 256, 4, 256, 384), 8), 21},
-          {"gpt2_124m_bf16", "GPT-2 124M, batch 4 x 256, bf16", training_config(gpt2_124m(256), 4, bf16), 7},
-          {"bert_base_8x512", "BERT-base, batch 8 x 512", training_config(bert_base(), 8), 5},
-          {"t5_base_4x512", "4 + 4 layers of T5-base, batch 4 x 512 + 128", training_config(t5_base_4_layers(), 4), 7},
-          {"mixtral_4x256", "6 layers of a Mixtral with hidden size 768, batch 4 x 256",
-           training_config(mixtral_6_layers(), 4), 7},
-          {"gpt2_124m_tensor2", "GPT-2 124M, batch 4 x 256, tensor 2", training_config(gpt2_124m(256), 4, tensor2), 7},
-          {"gpt2_124m_data2", "GPT-2 124M, batch 4 x 256, data 2", training_config(gpt2_124m(256), 4, data2), 7},
-          gpu("gpu_gpt2_124m", "GPT-2 124M, batch 64 x 1024, bf16", gpt2_124m(1024), 64),
-          gpu("gpu_gpt2_1558m", "GPT-2 1.5B, batch 16 x 1024, bf16", gpt(48, 1600, 25, 1024), 16),
-          gpu("gpu_7b_4_layers", "4 layers of a 7B model, batch 4 x 4096, bf16", gpt(4, 4096, 32, 4096), 4)};
+  return {
+      cpu("gpt2_124m_4x256", "GPT-2 124M, batch 4 x 256", gpt2_124m(256), 4, 7),
+      cpu("gpt2_124m_1x1024", "GPT-2 124M, batch 1 x 1024", gpt2_124m(1024), 1, 7),
+      cpu("small_8x256", "4 layers of hidden size 256, vocabulary 384, batch 8 x 256", gpt(4, 256, 4, 256, 384), 8, 21),
+      cpu("bert_base_8x512", "BERT-base, batch 8 x 512", bert_base(), 8, 5),
+      cpu("t5_base_4x512", "4 + 4 layers of T5-base, batch 4 x 512 + 128", t5_base_4_layers(), 4, 7),
+      cpu("mixtral_4x256", "6 layers of a Mixtral with hidden size 768, batch 4 x 256", mixtral_6_layers(), 4, 7),
+      cpu("gpt2_124m_tensor2", "GPT-2 124M, batch 4 x 256, tensor 2", gpt2_124m(256), 4, 7, tensor2),
+      cpu("gpt2_124m_data2", "GPT-2 124M, batch 4 x 256, data 2", gpt2_124m(256), 4, 7, data2),
+      gpu("gpu_gpt2_124m", "GPT-2 124M, batch 64 x 1024, bf16", gpt2_124m(1024), 64),
+      gpu("gpu_gpt2_1558m", "GPT-2 1.5B, batch 16 x 1024, bf16", gpt(48, 1600, 25, 1024), 16),
+      gpu("gpu_7b_4_layers", "4 layers of a 7B model, batch 4 x 4096, bf16", gpt(4, 4096, 32, 4096), 4)};
 }
 
 std::vector<Case> experts_cases(int ranks) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/schema/config.h"
@@ -31,10 +32,11 @@ ModelConfig gpt2_124m(std::int64_t sequence);
 /// data rank has one per step. Resolved for the ranks of the layout. Errors: configuration, as resolve().
 Config training_config(const ModelConfig& model, std::int64_t batch, const std::function<void(Config&)>& edit = {});
 
-/// On one rank GPT-2 124M in two shapes, a small model, the first in bf16, BERT-base, four layers of either side of
-/// T5-base, and a Mixtral, whose 8 experts drop no tokens; on two GPT-2 124M at tensor 2 and data 2. For a GPU, in
-/// bf16: GPT-2 124M and 1.5B at batches that others publish their speed for, and four layers of a 7B model.
-std::vector<Case> benchmark_cases();
+/// In `precision` (as precision.compute), on one rank: GPT-2 124M in two shapes, a small model, BERT-base, four layers
+/// of either side of T5-base, and a Mixtral, whose 8 experts drop no tokens; on two GPT-2 124M at tensor 2 and data 2.
+/// For a GPU, always in bf16: GPT-2 124M and 1.5B at batches that others publish their speed for, and four layers of a
+/// 7B model.
+std::vector<Case> benchmark_cases(std::string_view precision = "fp32");
 
 /// On one rank: a dense model (the first), and 8 experts of half its inner width, with 2 experts per token and room for
 /// the tokens that on average choose an expert and for a quarter more. On two ranks: whole experts on both data ranks

@@ -81,6 +81,7 @@ Optimizer::Optimizer(const ParameterStore& store, ParameterGroups groups, Device
       ops_(ops),
       gathers_(gathers),
       scratch_(scratch),
+      has_caches_(device.is_host_memory()),
       offloaded_(std::move(offloaded)) {
   internal_check(gathers != nullptr || !store.sharded(), "an optimizer of shards needs gathers");
   owned_ = store.owned_by(gathers != nullptr ? gathers->shard() : Shard{});
@@ -283,9 +284,10 @@ void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor,
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     for (const Part& part : parts_[i]) update_part(part, settings, factor, skip);
     for (const Matrices& matrices : matrices_[i]) update_matrices(matrices, settings, factor, skip);
-    // Values of what is offloaded were set while its masters were in use.
     const FlatRange& range = owned_[i];
-    set_values({range.first, std::clamp(division_.offloaded_from - range.first, std::int64_t{0}, range.count)});
+    if (!sets_values_at_once({range.first, 0})) {
+      set_values({range.first, std::clamp(division_.offloaded_from - range.first, std::int64_t{0}, range.count)});
+    }
     publish(i);
   }
   rest();
@@ -300,7 +302,7 @@ void Optimizer::update_part(const Part& part, const UpdateSettings& settings, Co
     args.states = widened(args.states);
     part.how.rule->update(ops_, part.how.settings->optimizer, args);
     round(part, chunk, args.states);
-    if (is_offloaded(chunk)) set_values(chunk);
+    if (sets_values_at_once(chunk)) set_values(chunk);
     if (gathers_ != nullptr) gathers_->progress();
   }
 }

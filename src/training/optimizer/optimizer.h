@@ -149,7 +149,10 @@ class Optimizer {
   void list_matrices();
   void allocate(Device& device);
   bool is_offloaded(const FlatRange& range) const { return range.first >= division_.offloaded_from; }
-  /// Elements of a range whose state lies in one memory that may be in use at a time.
+  /// Whether values are set to their masters as these are updated: while what is offloaded is in use, and while caches
+  /// have the others. Elsewhere by one copy, when all of an owned range are updated.
+  bool sets_values_at_once(const FlatRange& range) const;
+  /// Elements of a range whose state lies in one memory that are updated together.
   std::int64_t most_at_a_time(const FlatRange& range) const;
   /// Tells the memory of what is offloaded that these numbers of a range are used next. Absent ones are not.
   void use(const FlatRange& range, const Tensor& value, const StateTensors& states) const;
@@ -187,6 +190,7 @@ class Optimizer {
   Ops& ops_;
   ParameterAllGather* gathers_;
   Arena* scratch_;
+  bool has_caches_;  // large ones: the device is a CPU
   std::vector<FlatRange> owned_;
   std::vector<std::int64_t> positions_;          // where the owned ranges lie in the master copy
   std::vector<std::vector<Part>> parts_;         // parts of each owned range, but for matrices

@@ -84,7 +84,7 @@ void Optimizer::update_matrices(const Matrices& matrices, const UpdateSettings& 
       const UpdateArgs args = update_of(part, chunk, settings, factor, skip);
       use(chunk, args.value, {});
       part.matrix.rule->apply(ops_, *scratch_, part.how.settings->optimizer, args, part.matrix.parameter->global_shape);
-      if (is_offloaded(chunk)) set_values(chunk);
+      if (sets_values_at_once(chunk)) set_values(chunk);
     }
     ops_.copy(kept.slice(0, first, part.range.count), gradients_of(part.range));
     first += part.range.count;

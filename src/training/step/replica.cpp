@@ -112,6 +112,7 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   Device& device = *backend.device;
   mark_matrices(store_, ParameterGroups(config), grid.shape().tensor);
   store_.allocate(device, config.precision.dtype(), optimizer_shards(config, grid.shape()));
+  first_sums_ = std::make_unique<FirstSums>(store_);
   gradient_reducer_ = std::make_unique<GradientReducer>(grid, store_);
   if (store_.divides_gradients()) gradient_ring_ = std::make_unique<GradientRing>(grid, store_);
   gathers_ = std::make_unique<ParameterAllGather>(grid, store_);
@@ -188,7 +189,7 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
                  terms_.size());
   grid_.world().expects(as_tensor(loss.counts), kLossCounts);
   Ops& ops = *backend_.ops;
-  ops.fill(store_.gradients(), 0);
+  first_sums_->begin(ops);
   ops.fill(loss_sums_, 0);
   if (routes_) {
     ops.fill(routes_->choices, 0);
@@ -203,6 +204,7 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
                               .activation_type = config_.precision.dtype(),
                               .exchange = exchange_of(config_).kind,
                               .gradient_reducer = sums,
+                              .first_sums = first_sums_.get(),
                               .gradient_ring = gradient_ring_.get(),
                               .gathers = gathers_.get(),
                               .loss_sums = loss_sums_,
@@ -212,6 +214,7 @@ void Replica::play_training(std::span<const MicroBatch> micro_batches, std::int6
   internal_check(actions != training_actions_.end(), "a step of a number of micro-batches that the run does not have",
                  micro_batches.size());
   executor_->run(actions->second, micro_batches, settings, ops, scratch_, timers);
+  first_sums_->finish_from(0, ops);
 }
 
 StepSums Replica::forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step,

@@ -11,6 +11,7 @@
 
 #include "base/core/timers.h"
 #include "config/schema/config.h"
+#include "distributed/parallel/first_sums.h"
 #include "distributed/parallel/gradient_reducer.h"
 #include "distributed/parallel/gradient_ring.h"
 #include "models/families/family.h"
@@ -153,6 +154,7 @@ class Replica {
   ParameterStore store_;
   Stages chunks_;
   std::unique_ptr<PipelineExecutor> executor_;
+  std::unique_ptr<FirstSums> first_sums_;
   std::unique_ptr<GradientReducer> gradient_reducer_;
   std::unique_ptr<GradientRing> gradient_ring_;  // if copies divide layers' gradients
   std::unique_ptr<ParameterAllGather> gathers_;

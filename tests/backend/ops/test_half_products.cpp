@@ -70,6 +70,7 @@ TEST_CASE("native 16 bits: blocks, slices and parts in every direction") {
       check_product<BFloat16>(ops, 33, 17, 3100, ta, tb, add, 1);
       check_product<BFloat16, float>(ops, 35, 17, 3100, ta, tb, add, 1);
       check_product<BFloat16>(ops, 300, 800, 400, ta, tb, add, 0);
+      check_product<BFloat16>(ops, 300, 800, 800, ta, tb, add, 0);
       check_product<BFloat16, float>(ops, 1600, 20, 400, ta, tb, add, 1);
     }
   });

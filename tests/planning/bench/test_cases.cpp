@@ -16,7 +16,13 @@ TEST_CASE("cases: their ranks have a micro-batch each, and names are unique") {
     CHECK(each.ranks() == (each.title.ends_with(" 2") ? 2 : 1));
     CHECK(config.train.micro_batch_size * config.parallel.data == config.train.global_batch_size);
     CHECK(config.model.hidden_dropout == 0);
-    CHECK((config.precision.compute == "bf16") == (each.gpu || each.name == "gpt2_124m_bf16"));
+    CHECK(config.precision.compute == (each.gpu ? "bf16" : "fp32"));
+  }
+  for (const Case& each : benchmark_cases("fp16")) {
+    CAPTURE(each.name);
+    CHECK(names.count(each.name) == 1);
+    CHECK(each.config.precision.compute == (each.gpu ? "bf16" : "fp16"));
+    CHECK(each.title.ends_with(each.gpu ? ", bf16" : ", fp16"));
   }
   for (const int ranks : {1, 2}) {
     for (const Case& each : experts_cases(ranks)) CHECK(each.ranks() == ranks);
