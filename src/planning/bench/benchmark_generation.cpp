@@ -139,16 +139,17 @@ Report measure_generation(const GenerationCase& benchmark, const DecodingPipelin
   TrainingJob training(training_config(trained, 1), cpu_compute(), world);
   Decoding decodings[] = {
       {"fp32", fp32, 1}, {"fp32", fp32, benchmark.batch}, {"bf16", bf16, 1}, {"bf16", bf16, benchmark.batch}};
-  std::vector<double> bandwidth, prefill, forward;
+  std::vector<double> bandwidth, prefill, prefill_bf16, forward;
   for (int round = -1; round < rounds; ++round) {
     bandwidth.push_back(read_bandwidth(numbers));
     for (Decoding& each : decodings) each.seconds.push_back(each.job.step(each.prompts));
     prefill.push_back(fp32.prefill());
+    prefill_bf16.push_back(bf16.prefill());
     training.run(1);
     forward.push_back(static_cast<double>(benchmark.prefill) / training.timers().seconds(Section::forward));
     if (round >= 0) continue;
     for (Decoding& each : decodings) each.seconds.clear();  // the first warms up
-    for (std::vector<double>* samples : {&bandwidth, &prefill, &forward}) samples->clear();
+    for (std::vector<double>* samples : {&bandwidth, &prefill, &prefill_bf16, &forward}) samples->clear();
   }
   const auto& [one, batch, one_bf16, batch_bf16] = decodings;
   const std::string prompts = fmt::format("{} prompts", benchmark.batch), times = " times the tokens/s of ";
@@ -160,7 +161,9 @@ Report measure_generation(const GenerationCase& benchmark, const DecodingPipelin
             {{"bf16", "bf16_over_fp32", 2, 1, times + "fp32"}, one_bf16.speed_over(one)},
             {{prompts, "batch_over_one", 1, 1, times + "one"}, batch.speed_over(one)},
             {{prompts + " in bf16", "batch_over_one_bf16", 1, 1, times + "one"}, batch_bf16.speed_over(one_bf16)},
+            {{"and so", "batch_bf16_over_fp32", 2, 1, times + "fp32"}, batch_bf16.speed_over(batch)},
             {{"reading a prompt", "prefill_tokens_per_second", 0, 1, " tokens/s"}, median(prefill)},
+            {{"and in bf16", "prefill_bf16_over_fp32", 2, 1, times + "fp32"}, median_ratio(prefill_bf16, prefill)},
             {{"forward of training", "training_forward_tokens_per_second", 0, 1, " tokens/s"}, median(forward)},
             {{"reading over training", "prefill_over_training", 2}, median_ratio(prefill, forward)},
             {{"pipeline", "pipeline_stages", 0, 1, " stages that sleep"}, pipeline.stages},

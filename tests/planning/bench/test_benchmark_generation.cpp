@@ -37,6 +37,8 @@ TEST_CASE("generation benchmark: numbers of a tiny model as text and as JSON") {
   CHECK(number("bf16_over_fp32") == Approx(speed(2) / speed(0)));
   CHECK(number("batch_over_one") == Approx(speed(1) / speed(0)));
   CHECK(number("batch_over_one_bf16") == Approx(speed(3) / speed(2)));
+  CHECK(number("batch_bf16_over_fp32") == Approx(speed(3) / speed(1)));
+  CHECK(number("prefill_bf16_over_fp32") > 0);
   CHECK(number("prefill_over_training") ==
         Approx(number("prefill_tokens_per_second") / number("training_forward_tokens_per_second")));
   CHECK(row.at("pipeline_stages") == 4);
