@@ -275,7 +275,7 @@ def main():
     parser.add_argument("--cases", type=names_in(CASES), default=list(CASES))
     every_variant = [name for names in VARIANTS.values() for name in names]
     parser.add_argument("--precisions", type=names_in(VARIANTS), default=list(VARIANTS),
-                        help="default: those that a variant is named of")
+                        help="default: all that have a chosen variant")
     parser.add_argument("--variants", type=names_in(every_variant), default=every_variant)
     parser.add_argument("--rounds", type=int, default=3, help="alternations of ours and PyTorch")
     parser.add_argument("--steps", type=int, default=5, help="measured in each round")

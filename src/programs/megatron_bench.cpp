@@ -57,7 +57,7 @@ po::options_description options(Arguments& arguments) {
   add("device", po::value(&arguments.settings.device)->default_value("auto")->value_name("auto|cpu|cuda"),
       "auto: a CUDA device where every rank sees one; of cases of training steps");
   add("precision", po::value(&arguments.precision)->default_value("fp32")->value_name("fp32|bf16|fp16"),
-      "as precision.compute: of cases of training steps on a CPU; with --all, of no others");
+      "as precision.compute: of cases of training steps on a CPU; --all leaves out the other cases");
   add("training-only", po::bool_switch(&arguments.settings.training_only),
       "only the training: no matrix products, nor their memory");
   add("json", po::bool_switch(&arguments.json), "one JSON object a case instead of text");
@@ -271,6 +271,8 @@ int main(int argc, char** argv) {
     verify(arguments.name.empty() || !arguments.all, ErrorKind::configuration, "give --case or --all, not both");
     verify(arguments.hardware.path.empty() || (arguments.name.empty() && !arguments.all), ErrorKind::configuration,
            "--hardware measures the machine and --case and --all measure cases; give one of them");
+    verify(arguments.hardware.path.empty() || !arguments.other_precision(), ErrorKind::configuration,
+           "--precision {}: --hardware measures in every precision", precision);
     verify(!arguments.hardware.force || !arguments.hardware.path.empty(), ErrorKind::configuration,
            "--force is for the file of --hardware");
     const bool lists = arguments.only_lists() && !arguments.help && !arguments.version;

@@ -20,7 +20,7 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) {
 
 /// Largest extents of a block, whose columns are packed at once. Its rows are packed in slices, and the depth of these
 /// in parts, so that the tiles of a slice and its sums stay in the second cache. Parts are short where c keeps the sums
-/// between them, so that the tiles of a few columns stay in the first. They are long where scratch has to: it costs
+/// between them, so that the tiles of a few columns stay in the first, and long where scratch keeps them, which costs
 /// more.
 constexpr ProductSize kBlock{1536, 768, 3072};
 constexpr std::int64_t kSlice = 256, kShortPart = 384, kLongPart = 768;
@@ -42,12 +42,12 @@ class EqualParts {
   std::int64_t count_, unit_, parts_;
 };
 
-/// Sums over several parts of the depth that c is too narrow for. They have whole tiles.
+/// Whether scratch keeps sums between parts of the depth: where c is too narrow.
 bool needs_sums(std::int64_t k, DType result) {
   return result != DType::f32 && k > longest_part(result);
 }
 
-/// Where the memory is cut, in bytes: tiles of rows, tiles of columns, sums.
+/// Where the memory is cut, in bytes: tiles of rows, tiles of columns, sums in whole tiles.
 struct Layout {
   Layout(ProductSize size, DType result) {
     const std::int64_t m = std::min(size.m, kBlock.m), n = round_up(std::min(size.n, kBlock.n), kWidth),
@@ -167,7 +167,7 @@ class Product {
     }
   }
 
-  /// Starts to load what is written after the product.
+  /// Prefetches the part of c that the product writes.
   void fetch(const Result* to, ProductSize cut) const {
     constexpr std::int64_t kLine = 64 / sizeof(Result);
     for (std::int64_t row = 0; row < cut.m; ++row) {

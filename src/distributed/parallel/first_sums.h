@@ -12,7 +12,7 @@ namespace megatron {
 
 class FirstSums {
  public:
-  /// The store must be allocated and outlive this. Spared are parameters whose gradients come from products alone.
+  /// The store must be allocated and outlive this. Spares parameters whose gradients come from products alone.
   explicit FirstSums(const ParameterStore& store);
 
   /// At the start of a step: sets all gradients to 0 but those that are spared.
@@ -28,7 +28,7 @@ class FirstSums {
   struct Spared {
     FlatRange range;
     int parameter;
-    bool waits = false;  ///< in this step nothing was set or added yet
+    bool waits = false;  ///< nothing was set or added yet in this step
   };
   void clear(Spared& one, Ops& ops);
 

@@ -80,7 +80,7 @@ struct PassSettings {
   AttentionExchange exchange = AttentionExchange::gathered;  ///< by which context ranks see each other's rows
   /// If set: sums are started under each chunk's last backward; the caller finishes them.
   GradientReducer* gradient_reducer = nullptr;
-  FirstSums* first_sums = nullptr;        ///< if set: gradients of matrices are not 0 at the start of the step
+  FirstSums* first_sums = nullptr;        ///< if set: says which products set a gradient instead of adding to it
   GradientRing* gradient_ring = nullptr;  ///< if set: makes room for a layer's gradients in each backward of it
   ParameterAllGather* gathers = nullptr;  ///< if set: values may still be on their way when a forward begins
   /// f64, by term of the model's loss: forwards add the sums over their micro-batches, the same on every tensor rank.

@@ -1,5 +1,5 @@
 // Benchmark: how fast a job of one or a few ranks trains, as a share of what its machine's matrix multiplication could
-// do. Whole training steps (gradients to zero, forward, backward, update) and the bare products of the model's layers
+// do. Whole training steps (forward, backward, update) and the bare products of the model's layers
 // are timed in turn, so that other work of the machine affects both alike; ranks multiply at the same time, as they do
 // in a step. Model operations are counted causally (models/families/flops.h).
 //

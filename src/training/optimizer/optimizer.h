@@ -38,10 +38,11 @@ class Optimizer {
  public:
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. A rule
   /// that needs whole matrices needs gathers and `scratch`, for the time of an update; bf16 states need scratch;
-  /// offloaded ones `offloaded`, of offloaded_bytes(). All own state is 0: initialize(), or read it.
+  /// offloaded ones `offloaded`, of offloaded_bytes(). `threads`: those of ops, on a CPU. All own state is 0:
+  /// initialize(), or read it.
   Optimizer(const ParameterStore& store, ParameterGroups groups, Device& device, Ops& ops,
             ParameterAllGather* gathers = nullptr, Arena* scratch = nullptr,
-            std::unique_ptr<OffloadedMemory> offloaded = nullptr);
+            std::unique_ptr<OffloadedMemory> offloaded = nullptr, int threads = 1);
 
   /// Sets master and values to their initial numbers, functions of (seed, name, element): the same model in every
   /// precision, but for the rounding of 16-bit values. Gradients become 0. The seed is also that of the draws by which
@@ -149,10 +150,14 @@ class Optimizer {
   void list_matrices();
   void allocate(Device& device);
   bool is_offloaded(const FlatRange& range) const { return range.first >= division_.offloaded_from; }
-  /// Whether values are set to their masters as these are updated: while what is offloaded is in use, and while caches
-  /// have the others. Elsewhere by one copy, when all of an owned range are updated.
-  bool sets_values_at_once(const FlatRange& range) const;
-  /// Elements of a range whose state lies in one memory that are updated together.
+  /// Whether values are set right after a chunk's update: offloaded masters are in use only then, and a CPU still has
+  /// the others in its caches. Otherwise one copy sets them after the update of an owned range.
+  bool sets_values_at_once(const FlatRange& range) const { return is_offloaded(range) || cached_elements_ > 0; }
+  /// A chunk of at most this many elements that is still in the caches afterwards, where that is of use.
+  std::int64_t cached(std::int64_t most) const {
+    return cached_elements_ > 0 ? std::min(most, cached_elements_) : most;
+  }
+  /// Elements of a range whose state lies in one memory that may be in use at a time.
   std::int64_t most_at_a_time(const FlatRange& range) const;
   /// Tells the memory of what is offloaded that these numbers of a range are used next. Absent ones are not.
   void use(const FlatRange& range, const Tensor& value, const StateTensors& states) const;
@@ -190,7 +195,7 @@ class Optimizer {
   Ops& ops_;
   ParameterAllGather* gathers_;
   Arena* scratch_;
-  bool has_caches_;  // large ones: the device is a CPU
+  std::int64_t cached_elements_;  // size of a chunk whose values are set from caches; 0: they are not
   std::vector<FlatRange> owned_;
   std::vector<std::int64_t> positions_;          // where the owned ranges lie in the master copy
   std::vector<std::vector<Part>> parts_;         // parts of each owned range, but for matrices

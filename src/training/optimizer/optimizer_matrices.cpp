@@ -78,7 +78,7 @@ void Optimizer::update_matrices(const Matrices& matrices, const UpdateSettings& 
   make_whole(ops_, gathers_->grid().tensor(), *scratch_, matrices.whole);
   first = 0;
   for (const Part& part : matrices.parts) {
-    const std::int64_t most = most_at_a_time(part.range);
+    const std::int64_t most = cached(most_at_a_time(part.range));
     for (std::int64_t begin = 0; begin < part.range.count; begin += most) {
       const FlatRange chunk{part.range.first + begin, std::min(most, part.range.count - begin)};
       const UpdateArgs args = update_of(part, chunk, settings, factor, skip);

@@ -31,14 +31,7 @@ std::int64_t Optimizer::find_offloaded_from(const std::vector<const Parameter*>&
   return from;
 }
 
-bool Optimizer::sets_values_at_once(const FlatRange& range) const {
-  return is_offloaded(range) || has_caches_;
-}
-
 std::int64_t Optimizer::most_at_a_time(const FlatRange& range) const {
-  // Elements whose masters stay in a core's cache while they are updated.
-  constexpr std::int64_t kCached = std::int64_t{64} << 10;
-  if (has_caches_ && has_master_copy() && !is_offloaded(range)) return kCached;
   const std::int64_t most = is_offloaded(range) && offloaded_ != nullptr ? offloaded_->elements_at_a_time() : 0;
   return most > 0 ? most : std::max<std::int64_t>(1, range.count);
 }

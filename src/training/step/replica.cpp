@@ -120,7 +120,8 @@ Replica::Replica(const Config& config, const ProcessGrid& grid, Backend& backend
   optimizer_ =
       std::make_unique<Optimizer>(store_, ParameterGroups(config), device, *backend.ops, gathers_.get(), &scratch_,
                                   plan_ ? make_offloaded_memory(config, grid, device, offloaded)
-                                        : count_offloaded_memory(config, device, offloaded));
+                                        : count_offloaded_memory(config, device, offloaded),
+                                  static_cast<int>(config.run.threads));
   optimizer_->initialize(config.train.seed);
   update_step_ =
       std::make_unique<UpdateStep>(*optimizer_, grid, terms_.size(), device, *backend.ops, route_counts(config.model));

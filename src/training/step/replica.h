@@ -53,9 +53,9 @@ class Replica {
   Replica(const Config& config, const ProcessGrid& grid, Backend& backend, const ModelFamily& family,
           const Unlimited& played);
 
-  /// Forward and backward of one step, whose number of micro-batches is one of the run's: gradients are zeroed, the
-  /// schedule is played, all partial sums are done. Gradients are the loss' times loss.scale. The result is for
-  /// update().
+  /// Forward and backward of one step, whose number of micro-batches is one of the run's: the schedule is
+  /// played, gradients begin anew, all partial sums are done. Gradients are the loss' times loss.scale. The result is
+  /// for update().
   StepSums forward_backward(std::span<const MicroBatch> micro_batches, std::int64_t step, const LossScaling& loss,
                             Timers& timers);
   /// parallel.overlap_gradients from the next step on: changes when gradients are summed, not what comes out. With

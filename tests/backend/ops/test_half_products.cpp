@@ -10,16 +10,6 @@
 using namespace megatron;
 using namespace megatron::test;
 
-namespace {
-
-Owned<float> product(Ops& ops, const Owned<BFloat16>& a, const Owned<BFloat16>& b) {
-  Owned<float> c({a.shape()[0], b.shape()[1]});
-  ops.matmul({.a = a, .b = b, .c = c});
-  return c;
-}
-
-}  // namespace
-
 TEST_CASE("native 16 bits: the choice follows the processor's features") {
   constexpr ProcessorFeatures none, intel{.avx512_bf16 = true}, amd{.avx512_bf16 = true, .fast_pairs = true},
       units{.amx_bf16 = true, .avx512_bf16 = true};
@@ -108,23 +98,29 @@ TEST_CASE("native 16 bits: infinities, NaN and overflow as widened products have
   });
 }
 
-TEST_CASE("native 16 bits: an element's bits follow from its row and column") {
+TEMPLATE_TEST_CASE("native 16 bits: an element's bits follow from its row and column", "", float, BFloat16) {
   constexpr std::int64_t m = 300, n = 140, k = 1501;
   const auto a = random_tensor<BFloat16>({m, k}, 1), b = random_tensor<BFloat16>({k, n}, 2);
+  const auto before = random_tensor<TestType>({m, n}, 3);
+  const bool adds = GENERATE(false, true);
+  const auto product = [&](Ops& ops, const ConstTensor& rows, const ConstTensor& columns, Owned<TestType> c) {
+    ops.matmul({.a = rows, .b = columns, .c = c, .accumulate = adds});
+    return c;
+  };
   CpuDevice device;
   for (const HalfProducts products : products_here()) {
     if (products == HalfProducts::widened) continue;
     INFO(name_of(products));
     CpuOps ops(device, 1, products);
-    const Owned<float> whole = product(ops, a, b);
+    const Owned<TestType> whole = product(ops, a, b, before);
     for (const auto& [row, column] : {std::pair{0, 0}, {17, 5}, {299, 139}, {255, 96}}) {
-      Owned<float> one({1, 1});
-      ops.matmul({.a = ConstTensor(a).slice(0, row, 1), .b = ConstTensor(b).slice(1, column, 1), .c = one});
-      CHECK(one[0] == whole[row * n + column]);
+      const Owned<TestType> one = product(ops, ConstTensor(a).slice(0, row, 1), ConstTensor(b).slice(1, column, 1),
+                                          Owned<TestType>({1, 1}, before[row * n + column]));
+      CHECK(one.value(0) == whole.value(row * n + column));
     }
     for (const int threads : {2, 3}) {
       CpuOps several(device, threads, products);
-      CHECK(product(several, a, b) == whole);
+      CHECK(product(several, a, b, before) == whole);
     }
   }
 }

@@ -56,7 +56,8 @@ std::size_t check_reserved(int threads, const Verb& verb) {
 TEMPLATE_TEST_CASE("verbs work in what was counted of their arguments", "", float, BFloat16, Float16) {
   const int threads = GENERATE(1, 3);
   const bool half = sizeof(TestType) < sizeof(float);
-  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 7, 33}, {130, 70, 40}, {40, 3000, 500}}) {
+  for (const auto& [m, n, k] :
+       {std::array<std::int64_t, 3>{1, 7, 33}, {130, 70, 40}, {40, 3000, 500}, {41, 3000, 900}}) {
     CAPTURE(threads, m, n, k);
     Owned<TestType> a({m, k}), b({n, k}), c({m, n});
     Owned<float> sum({m, n});
