@@ -13,10 +13,10 @@ namespace megatron {
 
 namespace {
 
-// Micro-batches that are played: the first's forward and the last's backward differ from others. The first's backward,
-// which sets gradients that others add to, stands for those in between: the difference is 1 % or so of it. Where
-// gradients are divided, so does the first's backward, which finds no sums in flight; but with several chunks it finds
-// another's, and more micro-batches than there are stages would be in flight.
+// Micro-batches that are played: the first's forward and the last's backward differ from others. The first's backward
+// sets gradients that others add to, and yet stands for those in between, without the time to read these sums. Where
+// gradients are divided, it differs more, since it finds no sums in flight: then a third is played. But with several
+// chunks it finds another's, and more micro-batches than there are stages would be in flight.
 constexpr std::int64_t kMostPlayed = 3;
 std::int64_t played_of(const Config& config) {
   return config.optimizer.shares().gradients && config.parallel.virtual_stages == 1 ? kMostPlayed : 2;
