@@ -272,7 +272,7 @@ int main(int argc, char** argv) {
     verify(arguments.hardware.path.empty() || (arguments.name.empty() && !arguments.all), ErrorKind::configuration,
            "--hardware measures the machine and --case and --all measure cases; give one of them");
     verify(arguments.hardware.path.empty() || !arguments.other_precision(), ErrorKind::configuration,
-           "--precision {}: --hardware measures in every precision", precision);
+           "--precision {}: --hardware measures both fp32 and 16 bits", precision);
     verify(!arguments.hardware.force || !arguments.hardware.path.empty(), ErrorKind::configuration,
            "--force is for the file of --hardware");
     const bool lists = arguments.only_lists() && !arguments.help && !arguments.version;
