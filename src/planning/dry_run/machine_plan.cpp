@@ -28,14 +28,32 @@ namespace megatron {
 
 namespace {
 
-int ranks_of(const Config& config) {
-  return grid_shape(config).ranks();
-}
-
-double bytes_needed(const Config& config, const std::vector<MemoryPlan>& stages) {
+// Memory that `ranks_here` ranks take.
+double bytes_needed(const std::vector<MemoryPlan>& stages, const DataFacts& data, int ranks_here) {
   double bytes = 0;
   for (const MemoryPlan& stage : stages) bytes += static_cast<double>(stage.total() + stage.host);
-  return bytes * ranks_of(config) / static_cast<double>(stages.size());
+  return ranks_here * (bytes / static_cast<double>(stages.size()) + static_cast<double>(data.host_bytes));
+}
+
+// Files of offloaded states on this machine.
+struct StateFiles {
+  double bytes = 0;
+  std::optional<DiskSpeed> disk{};
+  bool in_memory = true;  // what the run leaves free holds them, so that nothing is read again
+
+  double write_seconds() const { return disk ? save_seconds(static_cast<std::int64_t>(bytes), *disk) : 0; }
+  // What a step waits for: files in memory are written while the next one computes.
+  double step_seconds() const { return in_memory ? 0 : 2 * write_seconds(); }
+};
+
+// `needed`: bytes_needed().
+StateFiles state_files(const Config& config, const std::vector<MemoryPlan>& stages, int ranks_here,
+                       const Machine& machine, double needed) {
+  StateFiles files{.bytes = bytes_of_state_files(config, stages, ranks_here)};
+  if (files.bytes == 0) return files;
+  files.disk = config.optimizer.offload_folder.empty() ? machine.disk : measure_disk(offload_folder(config));
+  files.in_memory = !machine.free_memory || needed + files.bytes <= static_cast<double>(*machine.free_memory);
+  return files;
 }
 
 // Where nothing was measured: what a file system of several disks does.
@@ -53,9 +71,12 @@ double run_seconds(const Config& config, double step) {
   return step * static_cast<double>(RunSchedule(config).tokens_after(config.train.steps)) / step_tokens;
 }
 
-std::string describe_time(const Config& config, double seconds, const MachineSpeed& speed) {
+// `seconds` of a step, `disk` of which it waits for files of states.
+std::string describe_time(const Config& config, double seconds, double disk, const MachineSpeed& speed) {
   const auto step_tokens = static_cast<double>(config.train.global_batch_size * config.model.sequence_length);
-  std::string text = fmt::format("time      about {:.2g} s per step, {:.2g} tokens/s", seconds, step_tokens / seconds);
+  std::string text = fmt::format("time      about {:.2g} s per step", seconds);
+  if (disk > 0) text += fmt::format(" ({:.2g} s of it for the states' files)", disk);
+  text += fmt::format(", {:.2g} tokens/s", step_tokens / seconds);
   if (const std::int64_t steps = config.train.steps; steps > 0) {
     text += fmt::format(", {} for {}", about(run_seconds(config, seconds)), counted(steps, "step"));
   }
@@ -64,10 +85,7 @@ std::string describe_time(const Config& config, double seconds, const MachineSpe
 }
 
 // Adds what there is to say about running here, and the obstacles to it.
-void describe_here(const Config& config, const std::vector<MemoryPlan>& stages, const DataFacts& data,
-                   const Machine& machine, int ranks_here, std::optional<double> step, MachinePlan& plan) {
-  const double needed =
-      bytes_needed(config, stages) * ranks_here / ranks_of(config) + static_cast<double>(data.host_bytes) * ranks_here;
+void describe_here(const Config& config, double needed, const Machine& machine, int ranks_here, MachinePlan& plan) {
   const bool known = machine.free_memory.has_value();
   const double free = known ? static_cast<double>(*machine.free_memory) : needed;
   auto out = std::back_inserter(plan.text);
@@ -85,7 +103,6 @@ void describe_here(const Config& config, const std::vector<MemoryPlan>& stages, 
                    config.run.threads == 1 ? counted(threads, "rank") : counted(threads, "thread"),
                    counted(machine.cores, "core"), counted(machine.cores, config.run.threads == 1 ? "rank" : "thread"));
   }
-  if (step) plan.text += describe_time(config, *step, machine.speed);
 }
 
 double bytes_of(std::int64_t checkpoints, std::int64_t size) {
@@ -116,11 +133,10 @@ void describe_room(const Config& config, std::int64_t size, std::int64_t room, s
       held > 0 ? fmt::format(" and {} are held by its checkpoints", bytes(held)) : ""));
 }
 
-// Whether the files of offloaded states have room next to a checkpoint, and the time that writing them takes.
-void describe_state_files(const Config& config, const std::vector<MemoryPlan>& stages, std::int64_t room,
-                          int ranks_here, const Machine& machine, MachinePlan& plan) {
-  const double files = bytes_of_state_files(config, stages, ranks_here);
-  if (files == 0) return;
+// Whether the files of offloaded states have room next to a checkpoint, and the time that the disk takes for them.
+void describe_state_files(const Config& config, const StateFiles& files, std::int64_t room, const Machine& machine,
+                          MachinePlan& plan) {
+  if (files.bytes == 0) return;
   const std::string folder = offload_folder(config);
   const bool of_run = config.optimizer.offload_folder.empty();
   const char* const key = of_run ? "run.directory" : "optimizer.offload_folder";
@@ -129,12 +145,13 @@ void describe_state_files(const Config& config, const std::vector<MemoryPlan>& s
         fmt::format("{} = \"{}\" is no folder to write to here: {}", key, folder, errno_text(errno)));
     return;
   }
-  const double needed = files + (of_run ? static_cast<double>(room) : 0);
-  const std::optional<DiskSpeed> disk = of_run ? machine.disk : measure_disk(folder);
-  plan.text += fmt::format("offload   files of {} in {}", format_bytes(files), folder);
-  if (disk) {
-    const double seconds = save_seconds(static_cast<std::int64_t>(files), *disk);
-    plan.text += fmt::format("; its disk writes them in about {}, after each step",
+  const double needed = files.bytes + (of_run ? static_cast<double>(room) : 0);
+  plan.text += fmt::format("offload   files of {} in {}", format_bytes(files.bytes), folder);
+  if (files.disk) {
+    const double seconds = files.in_memory ? files.write_seconds() : files.step_seconds();
+    plan.text += fmt::format("; {} in about {}",
+                             files.in_memory ? "free memory holds them, and after each step the disk writes them"
+                                             : "free memory does not hold them: each step reads and writes them",
                              seconds < 1 ? fmt::format("{:.2g} s", seconds) : about(seconds));
   }
   plan.text += "\n";
@@ -201,9 +218,11 @@ MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>
   if (data != nullptr && data->train_samples > 0 && config.train.steps > 0) plan.text += describe_data(config, *data);
   const bool elsewhere = ranks_here > most_ranks_here(machine.cores);
   const std::int64_t size = planned_checkpoint_bytes(config, stages);
+  const double needed = bytes_needed(stages, data != nullptr ? *data : DataFacts{}, ranks_here);
+  const StateFiles files = elsewhere ? StateFiles{} : state_files(config, stages, ranks_here, machine, needed);
   std::optional<double> step, run;
   if (!elsewhere && on_host_memory(config.run) && machine.speed.flops_per_second > 0) {
-    step = step_seconds(config, stages, machine.speed, ranks_here, machine.cores);
+    step = step_seconds(config, stages, machine.speed, ranks_here, machine.cores) + files.step_seconds();
     if (config.train.steps > 0) run = run_seconds(config, *step);
   }
   plan.text += describe_disk(config, size, elsewhere ? nullptr : &machine, run);
@@ -216,10 +235,11 @@ MachinePlan plan_for_machine(const Config& config, const std::vector<MemoryPlan>
   if (machine.free_disk && !config.checkpoint.never) {
     describe_room(config, size, free_bytes_for_checkpoint(config, stages), *machine.free_disk, run, plan);
   }
-  describe_state_files(config, stages, config.checkpoint.never ? 0 : free_bytes_for_checkpoint(config, stages),
-                       ranks_here, machine, plan);
+  describe_state_files(config, files, config.checkpoint.never ? 0 : free_bytes_for_checkpoint(config, stages), machine,
+                       plan);
   if (on_host_memory(config.run)) {
-    describe_here(config, stages, data != nullptr ? *data : DataFacts{}, machine, ranks_here, step, plan);
+    describe_here(config, needed, machine, ranks_here, plan);
+    if (step) plan.text += describe_time(config, *step, files.step_seconds(), machine.speed);
   } else {
     plan.text += "machine   the memory and speed of GPUs are not examined\n";
   }

@@ -119,6 +119,23 @@ TEST_CASE("machine plan: files of states need room, and a disk") {
   const MachinePlan plan = planned.on(small_machine(), 2);
   CHECK_THAT(plan.text, Contains("offload   files of 835.0 KiB in " + folder.path()));
   CHECK(plan.obstacles.empty());
+
+  // At 100 MB/s, the 855,040 bytes are written in 9 ms, or written and read in 17 ms, for which the step waits.
+  planned.config.optimizer.offload_folder.clear();
+  planned.config.run.directory = folder.path();
+  Machine machine = small_machine();
+  const MachinePlan cached = planned.on(machine, 2);
+  CHECK_THAT(cached.text,
+             Contains("; free memory holds them, and after each step the disk writes them in about 0.0086 s\n"));
+  CHECK_THAT(cached.text, !Contains(" for the states' files"));
+  machine.free_memory = 2 * planned.stages[0].total() + 2 * planned.stages[0].file - 1;
+  const MachinePlan waiting = planned.on(machine, 2);
+  CHECK(waiting.obstacles.empty());
+  CHECK_THAT(waiting.text,
+             Contains("; free memory does not hold them: each step reads and writes them in about 0.017 s\n"));
+  CHECK_THAT(waiting.text, Contains(" s per step (0.017 s of it for the states' files), "));
+  planned.config.optimizer.offload_folder = folder.path();
+
   planned.stages[0].fullest.file = std::size_t{1} << 60;
   const MachinePlan large = planned.on(small_machine(), 2);
   REQUIRE(large.obstacles.size() == 1);
