@@ -83,6 +83,43 @@ MEGATRON_AVX512_BF16 inline void load_pairs(const Source<T>& source, std::int64_
   }
 }
 
+/// Prefetches what a tile is read from some tiles before it is packed. A tile is of more rows than the processor
+/// follows by itself. Positions go along a row, in steps of a line of bf16, then down to the next rows.
+template <class T>
+class FetchAhead {
+ public:
+  FetchAhead(const Source<T>& source, std::int64_t rows_of_tile)
+      : source_(source),
+        rows_of_tile_(rows_of_tile),
+        rows_(source.depth_is_contiguous ? source.outer : source.depth),
+        columns_(source.depth_is_contiguous ? source.depth : source.outer),
+        small_(rows_ * columns_ <= kSmall) {
+    for (int i = 0; i < kAhead; ++i) next();
+  }
+  void fetch() {
+    if (small_) return;
+    constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(T));
+    const T* from = source_.data + row_ * source_.stride + column_;
+    for (std::int64_t row = row_; row < std::min(row_ + rows_of_tile_, rows_); ++row, from += source_.stride) {
+      for (std::int64_t i = 0; i < kStep; i += kLine) __builtin_prefetch(from + i);
+    }
+    next();
+  }
+
+ private:
+  static constexpr int kAhead = 8;
+  static constexpr std::int64_t kStep = 32, kSmall = std::int64_t{1} << 16;
+  void next() {
+    column_ += kStep;
+    if (column_ < columns_) return;
+    column_ = 0;
+    row_ += rows_of_tile_;
+  }
+  const Source<T>& source_;
+  std::int64_t rows_of_tile_, rows_, columns_, row_ = 0, column_ = 0;
+  bool small_;
+};
+
 /// Transposes 16 by 16 pairs: one kind of tile becomes the other.
 MEGATRON_AVX512 inline void transpose(__m512i* x) {
   __m512i y[kVectors];
@@ -124,9 +161,11 @@ template <bool rows, class T>
 MEGATRON_AVX512_BF16 void pack(const Source<T>& source, BFloat16* tiles) {
   const std::int64_t depth = tiles_of(source.depth);
   __m512i vectors[kVectors];
+  FetchAhead ahead(source, source.depth_is_contiguous ? kWidth : kDepth);
   if (source.depth_is_contiguous) {
     for (std::int64_t outer = 0; outer < source.outer; outer += kWidth) {
       for (std::int64_t first = 0; first < source.depth; first += kDepth) {
+        ahead.fetch();
         load_contiguous(source, outer, first, vectors);
         if (!rows) transpose(vectors);
         store_tile(vectors, tiles);
@@ -137,6 +176,7 @@ MEGATRON_AVX512_BF16 void pack(const Source<T>& source, BFloat16* tiles) {
   }
   for (std::int64_t first = 0; first < source.depth; first += kDepth) {
     for (std::int64_t outer = 0; outer < source.outer; outer += kWidth) {
+      if (outer % kDepth == 0) ahead.fetch();  // a line is of two tiles
       load_pairs(source, outer, first, vectors);
       if (rows) transpose(vectors);
       store_tile(vectors, tiles + (outer / kWidth * depth + first / kDepth) * kTileElements);
