@@ -109,11 +109,13 @@ void RunWatch::follow_passes(double now) {
   moved_ = fraction > 0 ? now : began_;
 }
 
-// While no pass ends, the time to go runs down: a rank that waits for one that is gone promises nothing.
+// By the passes or by the step before, whichever is longer: an update from a disk takes longer than passes. While no
+// pass ends, the time to go runs down: a rank that waits for one that is gone promises nothing.
 double RunWatch::step_remains(double now) const {
-  if (fraction_ == 1) return 0;
-  if (fraction_ > 0) return (moved_ - began_) * (1 - fraction_) / fraction_ - (now - moved_);
-  return step_seconds_ < 0 ? -1 : step_seconds_ - (now - began_);
+  const double by_last_step = step_seconds_ < 0 ? -1 : step_seconds_ - (now - began_);
+  if (fraction_ == 0) return by_last_step;
+  const double by_passes = fraction_ == 1 ? 0 : (moved_ - began_) * (1 - fraction_) / fraction_ - (now - moved_);
+  return std::max(by_passes, by_last_step);
 }
 
 // Where a rank has died, Open MPI ends the others by SIGTERM: no save can be promised then.

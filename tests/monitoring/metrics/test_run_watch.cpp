@@ -128,6 +128,27 @@ TEST_CASE("run watch: a stop signal is acknowledged once with the time left") {
         "saving\n");
 }
 
+TEST_CASE("run watch: a step whose update is long ends when the one before did") {
+  const std::string text = printed([](Log&, RunWatch& watch, PassProgress& passes) {
+    ::unsetenv("MEGATRON_SIGNAL_FILE");
+    watch.begin_step(7);
+    watch.end_step(40, 3.5, 99);
+    watch.begin_step(8);
+    passes.begin_step(1, 1, false);
+    pass(passes, Section::forward);
+    g_now += 2;
+    watch.look();
+    ::raise(SIGINT);
+    watch.look();
+    pass(passes, Section::backward);
+    pass_time(watch, 10);
+  });
+  CHECK(text ==
+        "Ctrl-C: saving and stopping after step 8, in about 38 s; a second signal ends the run at once, without "
+        "saving\n"
+        "step 8: ends in about 33 s\n");
+}
+
 TEST_CASE("run watch: a launcher's SIGTERM promises no save before its grace ends") {
   for (const bool script : {false, true}) {
     const TemporaryFolder folder;
