@@ -39,10 +39,10 @@ double bytes_needed(const std::vector<MemoryPlan>& stages, const DataFacts& data
 struct StateFiles {
   double bytes = 0;
   std::optional<DiskSpeed> disk{};
-  bool in_memory = true;  // what the run leaves free holds them, so that nothing is read again
+  bool in_memory = true;  // they fit what the run leaves free, so that nothing is read again
 
   double write_seconds() const { return disk ? save_seconds(static_cast<std::int64_t>(bytes), *disk) : 0; }
-  // What a step waits for: files in memory are written while the next one computes.
+  // Waiting of a step. Files in memory are written while the next one computes.
   double step_seconds() const { return in_memory ? 0 : 2 * write_seconds(); }
 };
 
