@@ -84,7 +84,8 @@ MEGATRON_AVX512_BF16 inline void load_pairs(const Source<T>& source, std::int64_
 }
 
 /// Prefetches what a tile is read from some tiles before it is packed. A tile is of more rows than the processor
-/// follows by itself. Positions go along a row, in steps of a line of bf16, then down to the next rows.
+/// follows by itself. Positions go along a row, in steps of a line of bf16, then down to the next rows. Small sources,
+/// as attention has, are in a cache already.
 template <class T>
 class FetchAhead {
  public:
