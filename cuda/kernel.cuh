@@ -2,6 +2,7 @@
 // All sums are made in an order that the launch decides alone, so that they are the same bits in every run.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <type_traits>
 
@@ -86,11 +87,15 @@ template <class T, int width>
 __device__ __forceinline__ void store_vector(T* to, const Vector<T, width>& vector) {
   *reinterpret_cast<Vector<T, width>*>(to) = vector;
 }
-/// The same into global memory, by one instruction: the compiler at times makes several of a struct's store.
+/// The same into global memory, 16 bytes an instruction: the compiler at times makes several of a struct's store.
 template <class T, int width>
 __device__ __forceinline__ void store_global(T* to, const Vector<T, width>& vector) {
   if constexpr (sizeof(vector) == 16) {
     *reinterpret_cast<uint4*>(to) = std::bit_cast<uint4>(vector);
+  } else if constexpr (sizeof(vector) == 32) {
+    const auto halves = std::bit_cast<std::array<uint4, 2>>(vector);
+    reinterpret_cast<uint4*>(to)[0] = halves[0];
+    reinterpret_cast<uint4*>(to)[1] = halves[1];
   } else if constexpr (sizeof(vector) == 8) {
     *reinterpret_cast<uint2*>(to) = std::bit_cast<uint2>(vector);
   } else {

@@ -10,6 +10,33 @@ namespace megatron {
 
 namespace {
 
+/// Elements of T that a kernel takes at once: 16 bytes of it, of whose draws one call of Philox has all if T is bf16.
+template <class T>
+constexpr int kStateWidth = Vector<T>::size;
+
+/// Keeps new states of the elements from place `at` of the update on. `which`: of the keys of their draws.
+template <int width>
+__device__ __forceinline__ void store_state(float* to, const Vector<float, width>& state, const StateDraws&, int,
+                                            std::int64_t) {
+  store_global(to, state);
+}
+/// Eight elements, if they are of one row and have one call of Philox, or one.
+template <int width>
+__device__ __forceinline__ void store_state(BFloat16* to, const Vector<float, width>& state, const StateDraws& draws,
+                                            int which, std::int64_t at) {
+  const std::int64_t row = (draws.first + at) / draws.columns;
+  const std::int64_t column = draws.first_column + draws.first + at - row * draws.columns;
+  const uint4 words =
+      philox_words({static_cast<std::uint32_t>(column / 8), static_cast<std::uint32_t>(draws.first_row + row), 0, 0},
+                   draws.keys[which]);
+  const unsigned first_lane = width == 8 ? 0 : static_cast<unsigned>(column % 8);
+  Vector<BFloat16, width> rounded;
+  for (unsigned i = 0; i < width; ++i) {
+    rounded.values[i] = draw_bfloat16(state.values[i], static_cast<std::uint32_t>(draw_of(words, first_lane + i)));
+  }
+  store_global(to, rounded);
+}
+
 /// Numbers that all elements of an update have in common.
 struct AdamWUpdate {
   float beta1, beta2, m_correction, v_correction, learning_rate, epsilon, weight_decay;
@@ -22,22 +49,22 @@ struct AdamWUpdate {
   }
 };
 
-/// One pass: 28 bytes per element.
-template <int widest>
+/// One pass: 28 bytes per element, 20 with states in bf16.
+template <int widest, class T>
 __global__ void __launch_bounds__(kBlockThreads)
-    adamw_kernel(AdamWUpdate update, const float* clip_factor, const float* skip, const float* gradient, float* m,
-                 float* v, float* value, std::int64_t n) {
+    adamw_kernel(AdamWUpdate update, const float* clip_factor, const float* skip, const float* gradient, T* m, T* v,
+                 StateDraws draws, float* value, std::int64_t n) {
   if (*skip != 0) return;
   const float factor = *clip_factor;
   for_each_vector<widest>(n, [&]<int width>(std::int64_t at, Width<width>) {
     const auto gradients = load_vector<width>(gradient + at);
-    auto new_m = load_vector<width>(m + at), new_v = load_vector<width>(v + at),
-         new_value = load_vector<width>(value + at);
+    auto new_m = load_floats<width>(m + at), new_v = load_floats<width>(v + at);
+    auto new_value = load_vector<width>(value + at);
     for (int i = 0; i < width; ++i) {
       update.apply(gradients.values[i] * factor, new_m.values[i], new_v.values[i], new_value.values[i]);
     }
-    store_global(m + at, new_m);
-    store_global(v + at, new_v);
+    store_state(m + at, new_m, draws, 0, at);
+    store_state(v + at, new_v, draws, 1, at);
     store_global(value + at, new_value);
   });
 }
@@ -47,24 +74,24 @@ struct SgdUpdate {
 };
 
 /// m may be null.
-template <int widest>
+template <int widest, class T>
 __global__ void __launch_bounds__(kBlockThreads)
-    sgd_kernel(SgdUpdate update, const float* clip_factor, const float* skip, const float* gradient, float* m,
-               float* value, std::int64_t n) {
+    sgd_kernel(SgdUpdate update, const float* clip_factor, const float* skip, const float* gradient, T* m,
+               StateDraws draws, float* value, std::int64_t n) {
   if (*skip != 0) return;
   const float factor = *clip_factor;
   for_each_vector<widest>(n, [&]<int width>(std::int64_t at, Width<width>) {
     const auto gradients = load_vector<width>(gradient + at);
     auto new_value = load_vector<width>(value + at);
     Vector<float, width> new_m{};
-    if (m != nullptr) new_m = load_vector<width>(m + at);
+    if (m != nullptr) new_m = load_floats<width>(m + at);
     for (int i = 0; i < width; ++i) {
       float& element = new_value.values[i];
       new_m.values[i] =
           update.momentum * new_m.values[i] + (gradients.values[i] * factor + update.weight_decay * element);
       element -= update.learning_rate * new_m.values[i];
     }
-    if (m != nullptr) store_global(m + at, new_m);
+    if (m != nullptr) store_state(m + at, new_m, draws, 0, at);
     store_global(value + at, new_value);
   });
 }
@@ -80,45 +107,22 @@ struct LionUpdate {
   }
 };
 
-/// One pass: 20 bytes per element.
-template <int widest>
+/// One pass: 20 bytes per element, 16 with a state in bf16.
+template <int widest, class T>
 __global__ void __launch_bounds__(kBlockThreads)
-    lion_kernel(LionUpdate update, const float* clip_factor, const float* skip, const float* gradient, float* m,
-                float* value, std::int64_t n) {
+    lion_kernel(LionUpdate update, const float* clip_factor, const float* skip, const float* gradient, T* m,
+                StateDraws draws, float* value, std::int64_t n) {
   if (*skip != 0) return;
   const float factor = *clip_factor;
   for_each_vector<widest>(n, [&]<int width>(std::int64_t at, Width<width>) {
     const auto gradients = load_vector<width>(gradient + at);
-    auto new_m = load_vector<width>(m + at), new_value = load_vector<width>(value + at);
+    auto new_m = load_floats<width>(m + at);
+    auto new_value = load_vector<width>(value + at);
     for (int i = 0; i < width; ++i) {
       update.apply(gradients.values[i] * factor, new_m.values[i], new_value.values[i]);
     }
-    store_global(m + at, new_m);
+    store_state(m + at, new_m, draws, 0, at);
     store_global(value + at, new_value);
-  });
-}
-
-/// A range of a box of a matrix.
-struct BoxRange {
-  std::int64_t first, columns, first_row, first_column;
-};
-
-/// Eight elements, if they are of one row and have one call of Philox, or one.
-template <int widest>
-__global__ void __launch_bounds__(kBlockThreads)
-    round_kernel(BoxRange range, std::uint64_t key, const float* x, BFloat16* y, std::int64_t n) {
-  for_each_vector<widest>(n, [&]<int width>(std::int64_t at, Width<width>) {
-    const std::int64_t row = (range.first + at) / range.columns;
-    const std::int64_t column = range.first_column + range.first + at - row * range.columns;
-    const uint4 words = philox_words(
-        {static_cast<std::uint32_t>(column / 8), static_cast<std::uint32_t>(range.first_row + row), 0, 0}, key);
-    const unsigned first_lane = width == 8 ? 0 : static_cast<unsigned>(column % 8);
-    const auto elements = load_vector<width>(x + at);
-    Vector<BFloat16, width> rounded;
-    for (unsigned i = 0; i < width; ++i) {
-      rounded.values[i] = draw_bfloat16(elements.values[i], static_cast<std::uint32_t>(draw_of(words, first_lane + i)));
-    }
-    store_global(y + at, rounded);
   });
 }
 
@@ -171,14 +175,19 @@ __global__ void judge_step_kernel(StepSquares squares, const double* losses, std
   *judgement.bad_loss = bad_loss ? 1.0f : 0.0f;
 }
 
+/// Calls run(a zero of the type of these states, whether their draws are made eight at a time).
+template <class Run>
+void with_state_type(const char* verb, const ConstTensor& state, const StateDraws& draws, const Run& run) {
+  if (!rounds_state(verb, state, draws)) return run(float{}, true);
+  run(BFloat16{}, draws.columns % 8 == 0 && draws.first % 8 == 0 && draws.first_column % 8 == 0);
+}
+
 }  // namespace
 
 void CudaOps::adamw(const AdamWArgs& args) {
   const std::int64_t n = args.value.elements();
   float* value = elements_of<float>("adamw", args.value, n);
   const float* gradient = elements_of<float>("adamw", args.gradient, n);
-  float* m = elements_of<float>("adamw", args.m, n);
-  float* v = elements_of<float>("adamw", args.v, n);
   const float* clip_factor = elements_of<float>("adamw", args.clip_factor, 1);
   const float* skip = elements_of<float>("adamw", args.skip, 1);
   internal_check(args.step >= 1, "adamw: updates are counted from 1", args.step);
@@ -194,53 +203,50 @@ void CudaOps::adamw(const AdamWArgs& args) {
                            .learning_rate = args.learning_rate,
                            .epsilon = args.epsilon,
                            .weight_decay = args.weight_decay};
-  const bool vectors = aligned(value, gradient, m, v);
-  launch(stream_, elementwise_shape(n, vectors ? 4 : 1), vectors ? adamw_kernel<4> : adamw_kernel<1>, update,
-         clip_factor, skip, gradient, m, v, value, n);
+  with_state_type("adamw", args.m, args.draws, [&]<class T>(T, bool whole_draws) {
+    T* m = elements_of<T>("adamw", args.m, n);
+    T* v = elements_of<T>("adamw", args.v, n);
+    constexpr int width = kStateWidth<T>;
+    const bool vectors = whole_draws && aligned(value, gradient, m, v);
+    launch(stream_, elementwise_shape(n, vectors ? width : 1), vectors ? adamw_kernel<width, T> : adamw_kernel<1, T>,
+           update, clip_factor, skip, gradient, m, v, args.draws, value, n);
+  });
 }
 
 void CudaOps::sgd(const SgdArgs& args) {
   const std::int64_t n = args.value.elements();
   float* value = elements_of<float>("sgd", args.value, n);
   const float* gradient = elements_of<float>("sgd", args.gradient, n);
-  float* m = optional_elements_of<float>("sgd", args.m, n);
   const float* clip_factor = elements_of<float>("sgd", args.clip_factor, 1);
   const float* skip = elements_of<float>("sgd", args.skip, 1);
   if (n == 0) return;
   const SgdUpdate update{
       .learning_rate = args.learning_rate, .momentum = args.momentum, .weight_decay = args.weight_decay};
-  const bool vectors = aligned(value, gradient, m);
-  launch(stream_, elementwise_shape(n, vectors ? 4 : 1), vectors ? sgd_kernel<4> : sgd_kernel<1>, update, clip_factor,
-         skip, gradient, m, value, n);
+  with_state_type("sgd", args.m, args.draws, [&]<class T>(T, bool whole_draws) {
+    T* m = optional_elements_of<T>("sgd", args.m, n);
+    constexpr int width = kStateWidth<T>;
+    const bool vectors = whole_draws && aligned(value, gradient, m);
+    launch(stream_, elementwise_shape(n, vectors ? width : 1), vectors ? sgd_kernel<width, T> : sgd_kernel<1, T>,
+           update, clip_factor, skip, gradient, m, args.draws, value, n);
+  });
 }
 
 void CudaOps::lion(const LionArgs& args) {
   const std::int64_t n = args.value.elements();
   float* value = elements_of<float>("lion", args.value, n);
   const float* gradient = elements_of<float>("lion", args.gradient, n);
-  float* m = elements_of<float>("lion", args.m, n);
   const float* clip_factor = elements_of<float>("lion", args.clip_factor, 1);
   const float* skip = elements_of<float>("lion", args.skip, 1);
   if (n == 0) return;
   const LionUpdate update{
       .beta1 = args.beta1, .beta2 = args.beta2, .learning_rate = args.learning_rate, .weight_decay = args.weight_decay};
-  const bool vectors = aligned(value, gradient, m);
-  launch(stream_, elementwise_shape(n, vectors ? 4 : 1), vectors ? lion_kernel<4> : lion_kernel<1>, update, clip_factor,
-         skip, gradient, m, value, n);
-}
-
-void CudaOps::round_stochastically(const RoundStochasticallyArgs& args) {
-  const std::int64_t n = args.x.elements();
-  const float* x = elements_of<float>("round_stochastically", args.x, n);
-  BFloat16* y = elements_of<BFloat16>("round_stochastically", args.y, n);
-  internal_check(args.columns > 0 && args.first >= 0 && args.first_row >= 0 && args.first_column >= 0,
-                 "round_stochastically: no part of a box", args.columns, args.first, args.first_row, args.first_column);
-  if (n == 0) return;
-  const BoxRange range{
-      .first = args.first, .columns = args.columns, .first_row = args.first_row, .first_column = args.first_column};
-  const bool vectors = args.columns % 8 == 0 && args.first % 8 == 0 && args.first_column % 8 == 0 && aligned(x, y);
-  launch(stream_, elementwise_shape(n, vectors ? 8 : 1), vectors ? round_kernel<8> : round_kernel<1>, range, args.key,
-         x, y, n);
+  with_state_type("lion", args.m, args.draws, [&]<class T>(T, bool whole_draws) {
+    T* m = elements_of<T>("lion", args.m, n);
+    constexpr int width = kStateWidth<T>;
+    const bool vectors = whole_draws && aligned(value, gradient, m);
+    launch(stream_, elementwise_shape(n, vectors ? width : 1), vectors ? lion_kernel<width, T> : lion_kernel<1, T>,
+           update, clip_factor, skip, gradient, m, args.draws, value, n);
+  });
 }
 
 void CudaOps::square_sum(const SquareSumArgs& args) {

@@ -310,8 +310,17 @@ void optimizer(Bench& bench, const Model& model) {
   bench.measure("square_sum", plane, 0, [&] { bench.ops().square_sum({.x = gradient, .total = total}); });
   bench.measure("divide_by_norm", 2 * plane, 0,
                 [&] { bench.ops().divide_by_norm({.x = m, .square_sum = total, .epsilon = 1e-7f}); });
-  bench.measure("round_stochastically", 1.5 * plane, 0,
-                [&] { bench.ops().round_stochastically({.x = value, .y = half, .key = 3, .columns = n}); });
+  const Tensor rounded = bench.zeros({n}, DType::bf16);
+  bench.measure("adamw, states in bf16", 5 * plane, 0, [&] {
+    bench.ops().adamw({.value = value,
+                       .gradient = gradient,
+                       .m = half,
+                       .v = rounded,
+                       .draws = {.keys = {3, 4}, .columns = 4 * model.hidden},
+                       .clip_factor = factor,
+                       .skip = skip,
+                       .learning_rate = 1e-6f});
+  });
   bench.measure("copy, f32 to bf16", 1.5 * plane, 0, [&] { bench.ops().copy(value, half); });
   bench.measure("fill", plane, 0, [&] { bench.ops().fill(m, 0); });
   bench.measure("add", 3 * plane, 0, [&] { bench.ops().add(gradient, v); });

@@ -85,28 +85,61 @@ double sum_of_squares(const float* x, std::int64_t n) {
   return sum;
 }
 
-/// Elements of one row of the matrix, from `column` of it on.
-void round_row(std::uint64_t key, std::int64_t row, std::int64_t column, const float* x, BFloat16* y,
-               std::int64_t count) {
-  alignas(64) std::uint16_t draws[kDropoutBlock];
-  const DropoutRow random{.key = key, .position = static_cast<std::uint32_t>(row)};
-  std::int64_t skipped = column % kDropoutLanes;
-  auto group = static_cast<std::uint32_t>(column / kDropoutLanes);
-  while (count > 0) {
-    dropout_draws(random, group, draws);
-    const std::int64_t taken = std::min(count, kDropoutBlock - skipped);
-    if (taken == kDropoutBlock) {  // a fixed trip count vectorises without remainder loops
+[[gnu::noinline]] void widen(const BFloat16* x, float* y, std::int64_t n) {
 #pragma omp simd
-      for (int i = 0; i < kDropoutBlock; ++i) y[i] = draw_bfloat16(x[i], draws[i]);
-    } else {
-      for (std::int64_t i = 0; i < taken; ++i) y[i] = draw_bfloat16(x[i], draws[skipped + i]);
+  for (std::int64_t i = 0; i < n; ++i) y[i] = to_float(x[i]);
+}
+
+[[gnu::noinline]] void round_by(const std::uint16_t* draws, const float* x, BFloat16* y, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = draw_bfloat16(x[i], draws[i]);
+}
+
+template <class T, std::size_t states>
+using StatePointers = std::array<T*, states>;
+
+/// Elements begin to end of an update whose states are kept in bf16. Its f32 copies of them are no longer than a block
+/// of draws, so that they stay in the first cache and memory is read and written once.
+template <std::size_t states, class Update>
+void update_rounded(const StatePointers<BFloat16, states>& kept, const StateDraws& where, std::int64_t begin,
+                    std::int64_t end, const Update& update) {
+  alignas(64) float numbers[states][kDropoutBlock];
+  alignas(64) std::uint16_t draws[kDropoutBlock];
+  StatePointers<float, states> wide;
+  for (std::size_t k = 0; k < states; ++k) wide[k] = numbers[k];
+  while (begin < end) {
+    const std::int64_t row = (where.first + begin) / where.columns, column = (where.first + begin) % where.columns;
+    const std::int64_t global = where.first_column + column, skipped = global % kDropoutLanes;
+    const std::int64_t count = std::min({end - begin, where.columns - column, kDropoutBlock - skipped});
+    for (std::size_t k = 0; k < states; ++k) widen(kept[k] + begin, numbers[k], count);
+    update(begin, count, wide);
+    for (std::size_t k = 0; k < states; ++k) {
+      dropout_draws({.key = where.keys[k], .position = static_cast<std::uint32_t>(where.first_row + row)},
+                    static_cast<std::uint32_t>(global / kDropoutLanes), draws);
+      round_by(draws + skipped, numbers[k], kept[k] + begin, count);
     }
-    x += taken;
-    y += taken;
-    count -= taken;
-    skipped = 0;
-    group += kDropoutBlock / kDropoutLanes;
+    begin += count;
   }
+}
+
+/// Calls update(first, count, f32 states of these elements, which it changes) for parts of n elements.
+template <std::size_t states, class Update>
+void update_states(const ThreadTeam& team, const char* verb, std::int64_t n, const std::array<Tensor, states>& tensors,
+                   const StateDraws& draws, const Update& update) {
+  if (rounds_state(verb, tensors[0], draws)) {
+    StatePointers<BFloat16, states> kept;
+    for (std::size_t k = 0; k < states; ++k) kept[k] = elements_of<BFloat16>(verb, tensors[k], n);
+    team.elements(
+        n, [&](std::int64_t first, std::int64_t last) { update_rounded<states>(kept, draws, first, last, update); });
+    return;
+  }
+  StatePointers<float, states> kept;
+  for (std::size_t k = 0; k < states; ++k) kept[k] = elements_of<float>(verb, tensors[k], n);
+  team.elements(n, [&](std::int64_t first, std::int64_t last) {
+    StatePointers<float, states> from = kept;
+    for (float*& state : from) state += first;
+    update(first, last - first, from);
+  });
 }
 
 }  // namespace
@@ -115,8 +148,6 @@ void CpuOps::adamw(const AdamWArgs& args) {
   const std::int64_t n = args.value.elements();
   float* value = elements_of<float>("adamw", args.value, n);
   const float* gradient = elements_of<float>("adamw", args.gradient, n);
-  float* m = elements_of<float>("adamw", args.m, n);
-  float* v = elements_of<float>("adamw", args.v, n);
   internal_check(args.step >= 1, "adamw: updates are counted from 1", args.step);
   if (*elements_of<float>("adamw", args.skip, 1) != 0) return;
 
@@ -132,49 +163,40 @@ void CpuOps::adamw(const AdamWArgs& args) {
                            .learning_rate = args.learning_rate,
                            .epsilon = args.epsilon,
                            .weight_decay = args.weight_decay};
-  team_.elements(n, [&](std::int64_t first, std::int64_t last) {
-    update_elements(update, gradient + first, m + first, v + first, value + first, last - first);
-  });
+  update_states<2>(team_, "adamw", n, {args.m, args.v}, args.draws,
+                   [&](std::int64_t first, std::int64_t count, const StatePointers<float, 2>& states) {
+                     update_elements(update, gradient + first, states[0], states[1], value + first, count);
+                   });
 }
 
 void CpuOps::sgd(const SgdArgs& args) {
   const std::int64_t n = args.value.elements();
   float* value = elements_of<float>("sgd", args.value, n);
   const float* gradient = elements_of<float>("sgd", args.gradient, n);
-  float* m = args.m ? elements_of<float>("sgd", args.m, n) : nullptr;
   const float factor = *elements_of<float>("sgd", args.clip_factor, 1);
   if (*elements_of<float>("sgd", args.skip, 1) != 0) return;
-  team_.elements(n, [&](std::int64_t first, std::int64_t last) {
-    descend(args, factor, gradient + first, m == nullptr ? nullptr : m + first, value + first, last - first);
-  });
+  if (!args.m) {
+    team_.elements(n, [&](std::int64_t first, std::int64_t last) {
+      descend(args, factor, gradient + first, nullptr, value + first, last - first);
+    });
+    return;
+  }
+  update_states<1>(team_, "sgd", n, {args.m}, args.draws,
+                   [&](std::int64_t first, std::int64_t count, const StatePointers<float, 1>& states) {
+                     descend(args, factor, gradient + first, states[0], value + first, count);
+                   });
 }
 
 void CpuOps::lion(const LionArgs& args) {
   const std::int64_t n = args.value.elements();
   float* value = elements_of<float>("lion", args.value, n);
   const float* gradient = elements_of<float>("lion", args.gradient, n);
-  float* m = elements_of<float>("lion", args.m, n);
   const float factor = *elements_of<float>("lion", args.clip_factor, 1);
   if (*elements_of<float>("lion", args.skip, 1) != 0) return;
-  team_.elements(n, [&](std::int64_t first, std::int64_t last) {
-    step_by_signs(args, factor, gradient + first, m + first, value + first, last - first);
-  });
-}
-
-void CpuOps::round_stochastically(const RoundStochasticallyArgs& args) {
-  const std::int64_t n = args.x.elements(), columns = args.columns;
-  const float* x = elements_of<float>("round_stochastically", args.x, n);
-  BFloat16* y = elements_of<BFloat16>("round_stochastically", args.y, n);
-  internal_check(columns > 0 && args.first >= 0 && args.first_row >= 0 && args.first_column >= 0,
-                 "round_stochastically: no part of a box", columns, args.first, args.first_row, args.first_column);
-  team_.elements(n, [&](std::int64_t begin, std::int64_t end) {
-    while (begin < end) {
-      const std::int64_t row = (args.first + begin) / columns, column = (args.first + begin) % columns;
-      const std::int64_t count = std::min(end - begin, columns - column);
-      round_row(args.key, args.first_row + row, args.first_column + column, x + begin, y + begin, count);
-      begin += count;
-    }
-  });
+  update_states<1>(team_, "lion", n, {args.m}, args.draws,
+                   [&](std::int64_t first, std::int64_t count, const StatePointers<float, 1>& states) {
+                     step_by_signs(args, factor, gradient + first, states[0], value + first, count);
+                   });
 }
 
 void CpuOps::square_sum(const SquareSumArgs& args) {

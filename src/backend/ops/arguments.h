@@ -2,6 +2,7 @@
 // an internal error with the verb's name.
 #pragma once
 
+#include "backend/ops/ops.h"
 #include "backend/tensor/tensor.h"
 #include "base/core/half.h"
 
@@ -47,6 +48,15 @@ auto optional_elements_of(const char* verb, const TensorType& x, std::int64_t el
 inline double* f64_scalar(const char* verb, const Tensor& x, SourcePlace where = SourcePlace::current()) {
   internal_check(x.dtype() == DType::f64 && x.elements() == 1, {verb, where}, x.dtype(), x.shape());
   return static_cast<double*>(x.data());
+}
+
+/// Whether a state is kept in bf16, and then that its draws are those of a part of a box.
+inline bool rounds_state(const char* verb, const ConstTensor& state, const StateDraws& draws,
+                         SourcePlace where = SourcePlace::current()) {
+  if (state.dtype() != DType::bf16) return false;
+  internal_check(draws.columns > 0 && draws.first >= 0 && draws.first_row >= 0 && draws.first_column >= 0,
+                 {verb, where}, draws.columns, draws.first, draws.first_row, draws.first_column);
+  return true;
 }
 
 /// The last dimension, and everything in front of it taken together as rows of it.

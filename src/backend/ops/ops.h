@@ -4,6 +4,7 @@
 // CPU: src/backend/cpu, one file per family. Counting (FLOPs and working memory for --dry-run): counting_ops.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "backend/ops/expert_routing.h"
@@ -251,12 +252,25 @@ struct CrossEntropyBackwardArgs {
   float scale = 1;      ///< coefficient · loss_scale / count
 };
 
+/// Rounding of states that an update keeps in bf16: up or down by chance, so that the mean is the number itself. A
+/// draw from 0 to 65535 is added to the bits of the f32 number, whose lower 16 are cut off. What bf16 can hold stays,
+/// and so do infinity and NaN. Beyond the largest finite number, 3.39e38, the other neighbour is infinity. Draw of row
+/// r, column c of the whole matrix: 16-bit lane c % 8 of philox4x32<7>({c / 8, r, 0, 0}, key), as in Dropout. A vector
+/// is a matrix of one row.
+struct StateDraws {
+  std::array<std::uint64_t, 2> keys{};           ///< random_key(seed, step, site), of m and of v
+  std::int64_t first = 0;                        ///< the update's first element in a box, whose rows it goes along
+  std::int64_t columns = 0;                      ///< width of the box
+  std::int64_t first_row = 0, first_column = 0;  ///< place of the box in the matrix
+};
+
 /// AdamW (Loshchilov & Hutter 2019) as apex FusedAdam: g = clip_factor · gradient; m, v updated; bias-corrected;
 /// value -= learning_rate · (m̂ / (sqrt(v̂) + epsilon) + weight_decay · value). One pass. Does nothing if skip is not 0.
 struct AdamWArgs {
   Tensor value;  ///< f32 [n], in place (the master copy where values are 16-bit)
   ConstTensor gradient;
-  Tensor m, v;              ///< f32 [n], in place
+  Tensor m, v;              ///< f32 or both bf16 [n], in place
+  StateDraws draws = {};    ///< used for bf16 ones
   ConstTensor clip_factor;  ///< f32 [1]
   ConstTensor skip;         ///< f32 [1]
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0;
@@ -268,7 +282,8 @@ struct AdamWArgs {
 struct SgdArgs {
   Tensor value;  ///< f32 [n], in place (the master copy where values are 16-bit)
   ConstTensor gradient;
-  Tensor m;                 ///< f32 [n], in place; optional: absent, m is g
+  Tensor m;                 ///< f32 or bf16 [n], in place; optional: absent, m is g
+  StateDraws draws = {};    ///< used for a bf16 one
   ConstTensor clip_factor;  ///< f32 [1]
   ConstTensor skip;         ///< f32 [1]
   float learning_rate = 0, momentum = 0.9f, weight_decay = 0;
@@ -280,7 +295,8 @@ struct SgdArgs {
 struct LionArgs {
   Tensor value;  ///< f32 [n], in place (the master copy where values are 16-bit)
   ConstTensor gradient;
-  Tensor m;                 ///< f32 [n], in place
+  Tensor m;                 ///< f32 or bf16 [n], in place
+  StateDraws draws = {};    ///< used for a bf16 one
   ConstTensor clip_factor;  ///< f32 [1]
   ConstTensor skip;         ///< f32 [1]
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.99f, weight_decay = 0;
@@ -309,19 +325,6 @@ struct JudgeStepArgs {
   float maximum = 0;
   double loss_scale = 1;
   Tensor norm, factor, skip, bad_loss;  ///< sets, f32 [1]
-};
-
-/// y = x in bf16, rounded up or down by chance so that its mean is x: adds a draw from 0 to 65535 to the bits of x and
-/// cuts the lower 16 off. What bf16 can hold stays, in all its bits, and so do infinity and NaN. Beyond the largest
-/// finite number, 3.39e38, the other neighbour is infinity. Draw of row r, column c of the whole matrix: 16-bit lane c
-/// % 8 of philox4x32<7>({c / 8, r, 0, 0}, key), as in Dropout. A vector is a matrix of one row.
-struct RoundStochasticallyArgs {
-  ConstTensor x;                                 ///< f32 [n]: from element `first` on those of a box, row by row
-  Tensor y;                                      ///< bf16 [n], sets
-  std::uint64_t key = 0;                         ///< random_key(seed, step, site)
-  std::int64_t first = 0;                        ///< element of the box, any
-  std::int64_t columns = 0;                      ///< width of the box
-  std::int64_t first_row = 0, first_column = 0;  ///< place of the box in the matrix
 };
 
 /// y = a normal variate of standard deviation `deviation` per element, by its global index in the whole parameter.

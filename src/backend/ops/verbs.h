@@ -44,7 +44,6 @@
   VERB(square_sum, (const SquareSumArgs& args), (args))                            \
   VERB(divide_by_norm, (const DivideByNormArgs& args), (args))                     \
   VERB(judge_step, (const JudgeStepArgs& args), (args))                            \
-  VERB(round_stochastically, (const RoundStochasticallyArgs& args), (args))        \
   VERB(normal, (const NormalArgs& args), (args))                                   \
   VERB(fill, (Tensor y, double value), (y, value))                                 \
   VERB(copy, (ConstTensor x, Tensor y), (x, y))                                    \

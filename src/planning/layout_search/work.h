@@ -100,9 +100,6 @@ class Work {
     return moved("judge_step", a.square_sum, a.all_square_sum, a.uncounted_square_sum, a.losses, a.norm, a.factor,
                  a.skip, a.bad_loss);
   }
-  static Memory round_stochastically(const RoundStochasticallyArgs& a) {
-    return of_parameters(moved("round_stochastically", a.x, a.y));
-  }
   static Memory normal(const NormalArgs& a) { return moved("normal", a.y); }
   static Memory fill(const Tensor& y, double) { return moved("fill", y); }
   static Memory copy(const ConstTensor& x, const Tensor& y) { return moved("copy", x, y); }

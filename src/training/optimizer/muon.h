@@ -18,10 +18,11 @@ struct MuonMomentum {
   bool nesterov = true;
 };
 
-/// Any part of a matrix. All f32, of one shape.
+/// Any part of a matrix. All f32, of one shape; m may be bf16.
 struct MuonGradient {
   ConstTensor gradient;
   Tensor m;                 ///< its momentum, from 0; absent where momentum is 0
+  StateDraws draws = {};    ///< used for m in bf16
   ConstTensor clip_factor;  ///< f32 [1]
   ConstTensor skip;         ///< f32 [1]: where it is not 0, m stays as it is, whatever the gradient is
 };

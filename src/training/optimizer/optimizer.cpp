@@ -1,7 +1,6 @@
 #include "training/optimizer/optimizer.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace megatron {
@@ -93,7 +92,6 @@ Optimizer::Optimizer(const ParameterStore& store, ParameterGroups groups, Device
   division_ = divide(store, owned_, groups_);
   list_parts();
   list_matrices();
-  if (rounds_states()) size_chunks();
   allocate(device);
 }
 
@@ -280,11 +278,6 @@ void Optimizer::wait_for_values() {
 }
 
 void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
-  std::optional<ArenaScope> chunks;
-  if (rounds_states()) {
-    chunks.emplace(*scratch_);
-    wide_states_ = scratch_->allocate("states of a chunk", {chunk_states_, chunk_elements_}, DType::f32);
-  }
   take_matrix_scratch();
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     for (const Part& part : parts_[i]) update_part(part, settings, factor, skip);
@@ -299,25 +292,25 @@ void Optimizer::start_update(const UpdateSettings& settings, ConstTensor factor,
 }
 
 void Optimizer::update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) {
-  const std::int64_t most = cached(chunk_of(part));
+  const std::int64_t most = cached(most_at_a_time(part.range));
   for (std::int64_t first = 0; first < part.range.count; first += most) {
     const FlatRange chunk{part.range.first + first, std::min(most, part.range.count - first)};
-    UpdateArgs args = update_of(part, chunk, settings, factor, skip);
-    use(chunk, args.value, args.states);
-    args.states = widened(args.states);
-    part.how.rule->update(ops_, part.how.settings->optimizer, args);
-    round(part, chunk, args.states);
+    use(chunk, master(chunk), states_in(section_of(chunk), chunk));
+    by_pieces(part, chunk, [&](const FlatRange& range, const StateDraws& draws) {
+      part.how.rule->update(ops_, part.how.settings->optimizer, update_of(part, range, draws, settings, factor, skip));
+    });
     if (sets_values_at_once(chunk)) set_values(chunk);
     if (gathers_ != nullptr) gathers_->progress();
   }
 }
 
-UpdateArgs Optimizer::update_of(const Part& part, const FlatRange& range, const UpdateSettings& settings,
-                                ConstTensor factor, ConstTensor skip) const {
+UpdateArgs Optimizer::update_of(const Part& part, const FlatRange& range, const StateDraws& draws,
+                                const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) const {
   const ParameterUpdate& how = part.how;
   return {.value = master(range),
           .gradient = gradients_of(range),
           .states = states_in(section_of(range), range),
+          .draws = draws,
           .clip_factor = factor,
           .skip = skip,
           .learning_rate = static_cast<float>(settings.learning_rate * how.learning_rate_factor()),

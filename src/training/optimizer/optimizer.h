@@ -30,15 +30,15 @@ struct UpdateSettings {
 /// rank owns: all, or with a store that is cut into shards (distributed optimizer, Rajbhandari et al. 2020, stage 1)
 /// its part of every bucket, with whole matrices where a rule needs them. Where parameters have several rules, a state
 /// is over the parts of these ranges whose rule has it. After an update values = the master, rounded; with shards their
-/// gathers are on their way. States in bf16 are widened for an update, chunk by chunk, and rounded stochastically after
-/// it: by draws for (seed, number of the update, state, parameter, element), the same on every layout.
+/// gathers are on their way. States in bf16 are rounded stochastically after each update: by draws for (seed, number of
+/// the update, state, parameter, element), the same on every layout.
 /// With optimizer.offload the states and masters of the last owned parameters, optimizer.offload_fraction of them at
 /// least, are in another memory. Updates have the same bits; only the sum of the masters' squares is rounded otherwise.
 class Optimizer {
  public:
   /// The store must be allocated; it and `gathers`, which a store with shards needs, must outlive the optimizer. A rule
-  /// that needs whole matrices needs gathers and `scratch`, for the time of an update; bf16 states need scratch;
-  /// offloaded ones `offloaded`, of offloaded_bytes(). `threads`: those of ops, on a CPU. All own state is 0:
+  /// that needs whole matrices needs gathers and `scratch`, for the time of an update; offloaded states need
+  /// `offloaded`, of offloaded_bytes(). `threads`: those of ops, on a CPU. All own state is 0:
   /// initialize(), or read it.
   Optimizer(const ParameterStore& store, ParameterGroups groups, Device& device, Ops& ops,
             ParameterAllGather* gathers = nullptr, Arena* scratch = nullptr,
@@ -124,7 +124,7 @@ class Optimizer {
   struct Piece {
     FlatRange range;
     const Parameter* parameter;
-    std::array<std::uint64_t, Names{}.all.size()> sites;
+    decltype(StateDraws::keys) sites;
   };
   /// A maximal part of an owned range that is updated in one way; of one parameter alone, if its rule updates matrices.
   struct Part {
@@ -171,19 +171,26 @@ class Optimizer {
   Tensor gradients_of(const FlatRange& range) const { return store_.gradients_of(range); }
   const Section& section_of(const FlatRange& range) const;
   StateTensors states_in(const Section& section, const FlatRange& range) const;
-  UpdateArgs update_of(const Part& part, const FlatRange& range, const UpdateSettings& settings, ConstTensor factor,
-                       ConstTensor skip) const;
+  UpdateArgs update_of(const Part& part, const FlatRange& range, const StateDraws& draws,
+                       const UpdateSettings& settings, ConstTensor factor, ConstTensor skip) const;
   bool rounds_states() const { return groups_.state_type() != DType::f32; }
   static Piece piece_of(const Parameter& parameter, const FlatRange& range, const Names& states);
-  void size_chunks();
-  std::int64_t chunk_of(const Part& part) const {
-    return std::min(rounds_states() ? chunk_elements_ : part.range.count, most_at_a_time(part.range));
+  /// Calls `work` for the parts of a chunk that one update may change: all of it, or where states are rounded each
+  /// parameter's. Gaps between them have zeros and keep them.
+  template <class Work>
+  void by_pieces(const Part& part, const FlatRange& chunk, const Work& work) const {
+    if (!rounds_states()) return work(chunk, StateDraws{});
+    auto piece = std::partition_point(part.pieces.begin(), part.pieces.end(),
+                                      [&](const Piece& one) { return one.range.end() <= chunk.first; });
+    for (; piece != part.pieces.end() && piece->range.first < chunk.end(); ++piece) {
+      const std::int64_t first = std::max(piece->range.first, chunk.first);
+      work(FlatRange{first, std::min(piece->range.end(), chunk.end()) - first}, draws_of(*piece, first));
+    }
   }
+  StateDraws draws_of(const Piece& piece, std::int64_t first) const;
   void update_part(const Part& part, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
   void direct(const Part& part, ConstTensor gradient, const UpdateSettings& settings, ConstTensor factor,
               ConstTensor skip);
-  StateTensors widened(const StateTensors& kept) const;
-  void round(const Part& part, const FlatRange& chunk, const StateTensors& wide);
   /// Counts as much scratch as any of the copies needs, whichever matrices it owns.
   void take_matrix_scratch();
   void update_matrices(const Matrices& matrices, const UpdateSettings& settings, ConstTensor factor, ConstTensor skip);
@@ -202,8 +209,6 @@ class Optimizer {
   std::vector<std::vector<Matrices>> matrices_;  // the same of these
   std::size_t matrix_bytes_ = 0;                 // scratch for the largest matrix of all copies
   std::int64_t gradient_room_ = 0;               // elements of the largest boxes of theirs that are updated together
-  std::int64_t chunk_elements_ = 0, chunk_states_ = 0;  // size of a chunk of bf16 states, on every copy
-  Tensor wide_states_;                                  // f32 [states, elements] of a chunk, during an update
   Division division_;
   std::uint64_t seed_ = 0;
   std::vector<FlatRange> in_norm_;  // counted in the norm by this rank, gaps included, but for experts

@@ -44,15 +44,15 @@ void Optimizer::list_matrices() {
 // Sets the direction of a part in its gradient's place. `gradient`: f32 [count], a copy.
 void Optimizer::direct(const Part& part, ConstTensor gradient, const UpdateSettings& settings, ConstTensor factor,
                        ConstTensor skip) {
-  const std::int64_t most = chunk_of(part);
+  const std::int64_t most = most_at_a_time(part.range);
   for (std::int64_t first = 0; first < part.range.count; first += most) {
     const FlatRange chunk{part.range.first + first, std::min(most, part.range.count - first)};
-    UpdateArgs args = update_of(part, chunk, settings, factor, skip);
-    args.gradient = gradient.slice(0, first, chunk.count);
-    use(chunk, {}, args.states);
-    args.states = widened(args.states);
-    part.matrix.rule->direct(ops_, *scratch_, part.how.settings->optimizer, args, gradients_of(chunk));
-    round(part, chunk, args.states);
+    use(chunk, {}, states_in(section_of(chunk), chunk));
+    by_pieces(part, chunk, [&](const FlatRange& range, const StateDraws& draws) {
+      UpdateArgs args = update_of(part, range, draws, settings, factor, skip);
+      args.gradient = gradient.slice(0, range.first - part.range.first, range.count);
+      part.matrix.rule->direct(ops_, *scratch_, part.how.settings->optimizer, args, gradients_of(range));
+    });
   }
 }
 
@@ -81,7 +81,7 @@ void Optimizer::update_matrices(const Matrices& matrices, const UpdateSettings& 
     const std::int64_t most = cached(most_at_a_time(part.range));
     for (std::int64_t begin = 0; begin < part.range.count; begin += most) {
       const FlatRange chunk{part.range.first + begin, std::min(most, part.range.count - begin)};
-      const UpdateArgs args = update_of(part, chunk, settings, factor, skip);
+      const UpdateArgs args = update_of(part, chunk, {}, settings, factor, skip);
       use(chunk, args.value, {});
       part.matrix.rule->apply(ops_, *scratch_, part.how.settings->optimizer, args, part.matrix.parameter->global_shape);
       if (sets_values_at_once(chunk)) set_values(chunk);

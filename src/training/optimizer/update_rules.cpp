@@ -16,6 +16,7 @@ void adamw(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
              .gradient = args.gradient,
              .m = args.states[0],
              .v = args.states[1],
+             .draws = args.draws,
              .clip_factor = args.clip_factor,
              .skip = args.skip,
              .learning_rate = args.learning_rate * static_cast<float>(rate_factor),
@@ -30,6 +31,7 @@ void sgd(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
   ops.sgd({.value = args.value,
            .gradient = args.gradient,
            .m = args.states[0],
+           .draws = args.draws,
            .clip_factor = args.clip_factor,
            .skip = args.skip,
            .learning_rate = args.learning_rate,
@@ -41,6 +43,7 @@ void lion(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
   ops.lion({.value = args.value,
             .gradient = args.gradient,
             .m = args.states[0],
+            .draws = args.draws,
             .clip_factor = args.clip_factor,
             .skip = args.skip,
             .learning_rate = args.learning_rate,
@@ -50,9 +53,13 @@ void lion(Ops& ops, const OptimizerConfig& config, const UpdateArgs& args) {
 }
 
 void direct_muon(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, Tensor direction) {
-  find_muon_direction(
-      ops, scratch, {.momentum = config.momentum_or_default(), .nesterov = config.nesterov},
-      {.gradient = args.gradient, .m = args.states[0], .clip_factor = args.clip_factor, .skip = args.skip}, direction);
+  find_muon_direction(ops, scratch, {.momentum = config.momentum_or_default(), .nesterov = config.nesterov},
+                      {.gradient = args.gradient,
+                       .m = args.states[0],
+                       .draws = args.draws,
+                       .clip_factor = args.clip_factor,
+                       .skip = args.skip},
+                      direction);
 }
 
 void follow_muon(Ops& ops, Arena& scratch, const OptimizerConfig& config, const UpdateArgs& args, const Shape& shape) {

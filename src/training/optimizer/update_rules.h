@@ -16,11 +16,12 @@ namespace megatron {
 /// A rule's states in the order of its names. The others, and those that it does not keep, are absent.
 using StateTensors = std::array<Tensor, Names{}.all.size()>;
 
-/// One update of a range of elements. All tensors of it f32 [count].
+/// One update of a range of elements. All tensors of it f32 [count], but for states in bf16.
 struct UpdateArgs {
   Tensor value;  ///< the master's
   ConstTensor gradient;
   StateTensors states;
+  StateDraws draws = {};    ///< used for states in bf16, which then are one parameter's
   ConstTensor clip_factor;  ///< f32 [1]: the gradient's factor
   ConstTensor skip;         ///< f32 [1]: not 0: nothing changes
   float learning_rate = 0;

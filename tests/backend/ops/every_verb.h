@@ -236,6 +236,29 @@ inline Results flat_verbs(Ops& ops, std::int64_t n) {
             .weight_decay = 0.1f});
   keep(results, "lion value", value);
   keep(results, "lion m", m);
+  Owned<BFloat16> rounded_m({n}), rounded_v({n});
+  ops.copy(m, rounded_m);
+  ops.copy(v, rounded_v);
+  const StateDraws draws{.keys = {5, 6}, .first = 2, .columns = n / 3, .first_row = 3, .first_column = 7};
+  ops.adamw({.value = value,
+             .gradient = gradient,
+             .m = rounded_m,
+             .v = rounded_v,
+             .draws = draws,
+             .clip_factor = one,
+             .skip = zero,
+             .learning_rate = 0.1f});
+  keep(results, "adamw value, states in bf16", value);
+  keep(results, "adamw v in bf16", rounded_v);
+  ops.sgd({.value = value,
+           .gradient = x,
+           .m = rounded_m,
+           .draws = {.keys = {5}, .columns = n},
+           .clip_factor = one,
+           .skip = zero});
+  keep(results, "sgd m in bf16", rounded_m);
+  ops.lion({.value = value, .gradient = x, .m = rounded_m, .draws = draws, .clip_factor = one, .skip = zero});
+  keep(results, "lion m in bf16", rounded_m);
   Owned<double> total({1}, 0.25), wide({n});
   ops.square_sum({x, total});
   keep(results, "square_sum", total);
@@ -245,11 +268,6 @@ inline Results flat_verbs(Ops& ops, std::int64_t n) {
   keep(results, "judge_step", judgement);
   ops.divide_by_norm({.x = value, .square_sum = total, .epsilon = 0.5f});
   keep(results, "divide_by_norm", value);
-  Owned<BFloat16> rounded({n});
-  ops.round_stochastically({.x = v, .y = rounded, .key = 5, .columns = n, .first_row = 3});
-  keep(results, "round_stochastically", rounded);
-  ops.round_stochastically({.x = v, .y = rounded, .key = 5, .first = 2, .columns = n / 3, .first_column = 7});
-  keep(results, "round_stochastically, a part of each row", rounded);
   ops.normal({.y = value, .key = 5, .first_row = 3, .global_columns = n});
   keep(results, "normal", value);
   const Tensor rows(value.tensor().data(), {3, n / 3}, DType::f32);

@@ -89,7 +89,13 @@ TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run",
   ops.adamw({.value = dtable, .gradient = dtable, .m = dtable, .v = dtable, .clip_factor = one, .skip = zero});
   ops.sgd({.value = dtable, .gradient = dtable, .m = dtable, .clip_factor = one, .skip = zero});
   ops.lion({.value = dtable, .gradient = dtable, .m = dtable, .clip_factor = one, .skip = zero});
-  ops.round_stochastically({.x = dtable, .y = rounded, .columns = h});
+  ops.adamw({.value = dtable,
+             .gradient = dtable,
+             .m = rounded,
+             .v = rounded,
+             .draws = {.columns = h},
+             .clip_factor = one,
+             .skip = zero});
   ops.normal({.y = x, .key = 1, .global_columns = h});
   ops.fill(x, 0);
   ops.copy(x, y);

@@ -153,10 +153,10 @@ TEST_CASE("arguments: differing dtypes in one call are an error naming both") {
         "sgd: a tensor of bf16 where f32 is due");
   CHECK(complaint([&] { ops.lion({.value = half, .gradient = half, .m = half, .clip_factor = one, .skip = one}); }) ==
         "lion: a tensor of bf16 where f32 is due");
-  CHECK(complaint([&] { ops.round_stochastically({.x = half, .y = half, .columns = 8}); }) ==
-        "round_stochastically: a tensor of bf16 where f32 is due");
-  CHECK(complaint([&] { ops.round_stochastically({.x = x, .y = x, .columns = 8}); }) ==
-        "round_stochastically: a tensor of f32 where bf16 is due");
+  CHECK(complaint([&] {
+          ops.adamw(
+              {.value = x, .gradient = x, .m = half, .v = x, .draws = {.columns = 8}, .clip_factor = one, .skip = one});
+        }) == "adamw: a tensor of f32 where bf16 is due");
   CHECK(complaint([&] {
           ops.judge_step({total, total, one, {}, 1, 1, one, one, one, one});
         }) == "judge_step: a tensor of f32 where f64 is due");
