@@ -43,7 +43,7 @@ Blocks cut_result(std::int64_t m, std::int64_t n, std::int64_t threads) {
   return best;
 }
 
-static_assert(few_rows::kMostRows <= kFewRows);
+static_assert(few_rows::kMostRows <= kFewRows && few_rows::kMostRows <= kMostNativeRows);
 
 /// Decoding's products. f32 weights that stay in cache are oneDNN's.
 bool has_few_rows(const MatmulArgs& args, ProductSize size) {
@@ -57,22 +57,30 @@ std::size_t share_of_thread(const MatmulArgs& args, ProductSize size) {
   with_activation_type("matmul", args.a.dtype(), [&]<class T>(T) {
     if (has_few_rows(args, size)) {
       bytes = few_rows::packed_bytes<T>(size.m, size.k);
+      // The larger of both, here and below, so that a plan holds on every processor.
+      if (args.a.dtype() == DType::bf16) bytes = std::max(bytes, native_few_rows_bytes(size));
     } else if constexpr (kHalf<T>) {
       bytes = widening_gemm_bytes(size);
-      // The larger of both, so that a plan holds on every processor.
       if (args.a.dtype() == DType::bf16) bytes = std::max(bytes, native_gemm_bytes(size, args.c.dtype()));
     }
   });
   return bytes;
 }
 
-/// All rows of columns [left, left + columns) of c.
+/// All rows of columns [left, left + columns) of c. Matrix units keep up with memory up to the most rows, dot products
+/// of pairs by a kernel that reads b in a better order.
 template <class T>
-void multiply_few_rows(const MatmulArgs& args, ProductSize size, std::int64_t left, std::int64_t columns,
-                       std::byte* memory) {
+void multiply_few_rows(const MatmulArgs& args, HalfProducts products, ProductSize size, std::int64_t left,
+                       std::int64_t columns, std::byte* memory) {
   const std::int64_t a_stride = args.a.stride(0), b_stride = args.b.stride(0), c_stride = args.c.stride(0);
   const T *rows = args.a.as<T>(), *weights = args.b.as<T>() + left * b_stride;
   const auto multiply = [&](auto* c) {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (products == HalfProducts::amx_bf16) {
+        return native_few_rows(products, {size.m, columns, size.k}, {rows, a_stride, false}, {weights, b_stride, true},
+                               c + left, c_stride, args.accumulate, memory);
+      }
+    }
     few_rows::multiply(size.m, columns, size.k, rows, a_stride, weights, b_stride, c + left, c_stride, args.accumulate,
                        memory);
   };
@@ -132,7 +140,7 @@ void CpuOps::matmul(const MatmulArgs& args) {
       const auto across = [&](std::int64_t i) { return ThreadTeam::cut(n, kBlockUnit, blocks.columns, i); };
       const ProductSize part{down(row + 1) - down(row), across(column + 1) - across(column), k};
       std::byte* const own = memory + share * static_cast<std::size_t>(thread);
-      if (few) return multiply_few_rows<T>(args, size, across(column), part.n, own);
+      if (few) return multiply_few_rows<T>(args, products_, size, across(column), part.n, own);
       multiply_block<T>(args, products_, part, down(row), across(column), own);
     });
   });

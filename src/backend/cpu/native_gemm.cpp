@@ -200,7 +200,106 @@ class Product {
   std::int64_t sums_stride_;
 };
 
+/// Elements of a row of b between two looks at what has to be prefetched.
+constexpr std::int64_t kFewRowsDepth = 8 * kDepth;
+
+/// A few rows of a by all rows of b, as tiles of b by columns of a: sums are those of cᵀ.
+template <class Result>
+class FewRows {
+ public:
+  FewRows(const native::Kernel& kernel, ProductSize size, ProductInput<BFloat16> a, ProductInput<BFloat16> b, Result* c,
+          std::int64_t c_stride, bool accumulate, std::byte* memory)
+      : kernel_(kernel), size_(size), b_(b), c_(c), c_stride_(c_stride), accumulate_(accumulate) {
+    edge_ = reinterpret_cast<BFloat16*>(memory);
+    columns_ = edge_ + native::kMostRows * kWidth * kFewRowsDepth;
+    pack_columns(source_of(a, true, {0, size.m}, {0, size.k}), columns_);
+  }
+
+  void run() {
+    const std::int64_t step = kernel_.rows * kWidth;
+    for (std::int64_t first = 0; first < size_.n; first += step) {
+      const Range rows{first, std::min(first + step, size_.n)};
+      for (std::int64_t depth = 0; depth < size_.k; depth += kFewRowsDepth) {
+        add_products(rows, {depth, std::min(depth + kFewRowsDepth, size_.k)});
+      }
+      store(rows);
+    }
+  }
+
+ private:
+  void add_products(Range rows, Range depth) {
+    const std::int64_t tiles = native::tiles_of(depth.size());
+    native::Panels panels{.a = b_.data + rows.first * b_.stride + depth.first,
+                          .b = columns_ + depth.first / kDepth * kTileElements,
+                          .a_stride = kWidth * b_.stride,
+                          .b_stride = native::tiles_of(size_.k) * kTileElements,
+                          .rows = native::panels_of(rows.size()),
+                          .columns = native::panels_of(size_.m),
+                          .depth = tiles,
+                          .a_row = b_.stride,
+                          .a_tile = kDepth};
+    panels.a_next = depth.last < size_.k ? panels.a + kFewRowsDepth : b_.data + rows.last * b_.stride;
+    if (rows.size() % kWidth != 0 || depth.size() % kDepth != 0) {
+      pack_rows(source_of(b_, true, rows, depth), edge_);
+      panels = {.a = edge_,
+                .b = panels.b,
+                .a_stride = tiles * kTileElements,
+                .b_stride = panels.b_stride,
+                .rows = panels.rows,
+                .columns = panels.columns,
+                .depth = tiles};
+    }
+    kernel_.multiply(panels, {sums_, stride()}, depth.first > 0);
+  }
+
+  std::int64_t stride() const { return native::panels_of(size_.m) * kWidth; }
+
+  void store(Range rows) {
+    if (size_.k == 0) std::fill_n(sums_, native::kSums, 0.0f);
+    for (std::int64_t row = 0; row < rows.size(); row += kWidth) {
+      const std::int64_t count = std::min(kWidth, rows.size() - row);
+      for (std::int64_t column = 0; column < size_.m; column += kWidth) {
+        const float* const tile = sums_ + row * stride() + column;
+        Result* const to = c_ + column * c_stride_ + rows.first + row;
+        const std::int64_t columns = std::min(kWidth, size_.m - column);
+        if (!accumulate_) {
+          native::store_transposed({tile, stride()}, count, columns, 1, to, c_stride_);
+          continue;
+        }
+        for (std::int64_t i = 0; i < count * columns; ++i) {
+          Result& element = to[i / count * c_stride_ + i % count];
+          element = narrow<Result>(wide(element) + tile[i % count * stride() + i / count]);
+        }
+      }
+    }
+  }
+
+  const native::Kernel& kernel_;
+  ProductSize size_;
+  ProductInput<BFloat16> b_;
+  Result* c_;
+  std::int64_t c_stride_;
+  bool accumulate_;
+  BFloat16 *edge_, *columns_;  // tiles of b that are not whole; all of a
+  alignas(64) float sums_[native::kSums];
+};
+
 }  // namespace
+
+std::size_t native_few_rows_bytes(ProductSize size) {
+  const std::int64_t elements =
+      native::kMostRows * kWidth * kFewRowsDepth + native::panels_of(size.m) * native::tiles_of(size.k) * kTileElements;
+  return static_cast<std::size_t>(elements) * sizeof(BFloat16);
+}
+
+template <class Result>
+void native_few_rows(HalfProducts products, ProductSize size, ProductInput<BFloat16> a, ProductInput<BFloat16> b,
+                     Result* c, std::int64_t c_stride, bool accumulate, std::byte* memory) {
+  const native::Kernel& kernel = native_kernel(products);
+  kernel.begin();
+  FewRows<Result>(kernel, size, a, b, c, c_stride, accumulate, memory).run();
+  kernel.end();
+}
 
 std::size_t native_gemm_bytes(ProductSize size, DType result) {
   return static_cast<std::size_t>(round_up(Layout(size, result).bytes, 64));
@@ -224,5 +323,10 @@ template void native_gemm(HalfProducts, ProductSize, ProductInput<BFloat16>, Pro
                           std::int64_t, bool, std::byte*);
 template void native_gemm(HalfProducts, ProductSize, ProductInput<BFloat16>, ProductInput<BFloat16>, BFloat16*,
                           std::int64_t, bool, std::byte*);
+
+template void native_few_rows(HalfProducts, ProductSize, ProductInput<BFloat16>, ProductInput<BFloat16>, float*,
+                              std::int64_t, bool, std::byte*);
+template void native_few_rows(HalfProducts, ProductSize, ProductInput<BFloat16>, ProductInput<BFloat16>, BFloat16*,
+                              std::int64_t, bool, std::byte*);
 
 }  // namespace megatron

@@ -208,6 +208,7 @@ MEGATRON_AMX void multiply_amx(const Panels& panels, Sums sums, bool add) {
   const BFloat16 *a = panels.a, *b = panels.b;
   const bool two_rows = panels.rows > 1, two_columns = panels.columns > 1;
   const std::int64_t second_a = two_rows ? panels.a_stride : 0, second_b = two_columns ? panels.b_stride : 0;
+  const std::int64_t a_bytes = panels.a_row * static_cast<std::int64_t>(sizeof(BFloat16));
   const std::int64_t row_bytes = sums.stride * static_cast<std::int64_t>(sizeof(float));
   float* const right = sums.data + (two_columns ? kWidth : 0);
   const std::int64_t down = two_rows ? kWidth * sums.stride : 0;
@@ -223,13 +224,21 @@ MEGATRON_AMX void multiply_amx(const Panels& panels, Sums sums, bool add) {
     _tile_zero(2);
     _tile_zero(3);
   }
-  for (std::int64_t i = 0; i < panels.depth; ++i, a += kTileElements, b += kTileElements) {
-    _tile_loadd(4, a, 64);
+  const BFloat16* next = panels.a_next;
+  for (std::int64_t i = 0; i < panels.depth; ++i, a += panels.a_tile, b += kTileElements) {
+    if (next != nullptr) {
+      for (std::int64_t row = 0; row < kWidth; ++row) {
+        __builtin_prefetch(next + row * panels.a_row);
+        __builtin_prefetch(next + row * panels.a_row + second_a);
+      }
+      next += panels.a_tile;
+    }
+    _tile_loadd(4, a, a_bytes);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(7, b + second_b, 64);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + second_a, 64);
+    _tile_loadd(5, a + second_a, a_bytes);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
@@ -252,8 +261,8 @@ MEGATRON_AVX512_BF16 void multiply_half_panel(const Panels& panels, int first, S
       own[i][j] = add ? _mm512_loadu_ps(to + i * sums.stride + j * kWidth) : _mm512_setzero_ps();
     }
   }
-  const BFloat16 *a = panels.a + first * kDepth, *b = panels.b;
-  for (std::int64_t tile = 0; tile < panels.depth; ++tile, a += kTileElements) {
+  const BFloat16 *a = panels.a + first * panels.a_row, *b = panels.b;
+  for (std::int64_t tile = 0; tile < panels.depth; ++tile, a += panels.a_tile) {
     for (std::int64_t pair = 0; pair < kDepth; pair += 2, b += kDepth) {
       __m512bh column[columns];
 #pragma GCC unroll 3
@@ -261,7 +270,7 @@ MEGATRON_AVX512_BF16 void multiply_half_panel(const Panels& panels, int first, S
 #pragma GCC unroll 8
       for (int i = 0; i < rows; ++i) {
         std::int32_t both;
-        __builtin_memcpy(&both, a + i * kDepth + pair, sizeof both);
+        __builtin_memcpy(&both, a + i * panels.a_row + pair, sizeof both);
         const __m512bh row = (__m512bh)_mm512_set1_epi32(both);
 #pragma GCC unroll 3
         for (int j = 0; j < columns; ++j) own[i][j] = _mm512_dpbf16_ps(own[i][j], row, column[j]);
@@ -311,6 +320,19 @@ MEGATRON_AVX512_BF16 void store_sums_here(ConstSums sums, std::int64_t rows, std
   }
 }
 
+template <class To>
+MEGATRON_AVX512_BF16 void store_transposed_here(ConstSums sums, std::int64_t rows, std::int64_t columns, float factor,
+                                                To* to, std::int64_t to_stride) {
+  __m512i vectors[kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kVectors; ++i) vectors[i] = _mm512_loadu_si512(sums.data + i * sums.stride);
+  transpose(vectors);
+  const __mmask16 there = first_16(rows);
+  for (std::int64_t i = 0; i < std::min(columns, kWidth); ++i) {
+    store(to + i * to_stride, there, _mm512_mul_ps(_mm512_castsi512_ps(vectors[i]), _mm512_set1_ps(factor)));
+  }
+}
+
 void do_nothing() {}
 
 }  // namespace
@@ -326,18 +348,6 @@ MEGATRON_AVX512_BF16 void pack_columns(const Source<BFloat16>& source, BFloat16*
 }
 MEGATRON_AVX512_BF16 void pack_columns(const Source<float>& source, BFloat16* tiles) {
   pack<false>(source, tiles);
-}
-
-MEGATRON_AVX512_BF16 void store_transposed(ConstSums sums, std::int64_t rows, std::int64_t columns, float factor,
-                                           BFloat16* to, std::int64_t to_stride) {
-  __m512i vectors[kVectors];
-#pragma GCC unroll 16
-  for (int i = 0; i < kVectors; ++i) vectors[i] = _mm512_loadu_si512(sums.data + i * sums.stride);
-  transpose(vectors);
-  const __mmask16 there = first_16(rows);
-  for (std::int64_t i = 0; i < std::min(columns, kWidth); ++i) {
-    store(to + i * to_stride, there, _mm512_mul_ps(_mm512_castsi512_ps(vectors[i]), _mm512_set1_ps(factor)));
-  }
 }
 
 const Kernel& amx_kernel() {
@@ -364,6 +374,10 @@ template <class From, class To>
 void store_sums_here(ConstSums, std::int64_t, std::int64_t, const From*, std::int64_t, To*, std::int64_t) {
   refuse();
 }
+template <class To>
+void store_transposed_here(ConstSums, std::int64_t, std::int64_t, float, To*, std::int64_t) {
+  refuse();
+}
 
 }  // namespace
 
@@ -379,9 +393,6 @@ void pack_columns(const Source<BFloat16>&, BFloat16*) {
 void pack_columns(const Source<float>&, BFloat16*) {
   refuse();
 }
-void store_transposed(ConstSums, std::int64_t, std::int64_t, float, BFloat16*, std::int64_t) {
-  refuse();
-}
 const Kernel& amx_kernel() {
   refuse();
 }
@@ -395,12 +406,19 @@ const Kernel& avx512_kernel() {
 namespace megatron::native {
 
 // Without the attribute, which an instantiation would not have.
+template <class To>
+void store_transposed(ConstSums sums, std::int64_t rows, std::int64_t columns, float factor, To* to,
+                      std::int64_t to_stride) {
+  store_transposed_here(sums, rows, columns, factor, to, to_stride);
+}
 template <class From, class To>
 void store_sums(ConstSums sums, std::int64_t rows, std::int64_t columns, const From* from, std::int64_t from_stride,
                 To* to, std::int64_t to_stride) {
   store_sums_here(sums, rows, columns, from, from_stride, to, to_stride);
 }
 
+template void store_transposed(ConstSums, std::int64_t, std::int64_t, float, float*, std::int64_t);
+template void store_transposed(ConstSums, std::int64_t, std::int64_t, float, BFloat16*, std::int64_t);
 template void store_sums(ConstSums, std::int64_t, std::int64_t, const float*, std::int64_t, float*, std::int64_t);
 template void store_sums(ConstSums, std::int64_t, std::int64_t, const float*, std::int64_t, BFloat16*, std::int64_t);
 template void store_sums(ConstSums, std::int64_t, std::int64_t, const BFloat16*, std::int64_t, float*, std::int64_t);

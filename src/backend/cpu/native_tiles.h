@@ -40,11 +40,14 @@ void pack_columns(const Source<BFloat16>& source, BFloat16* tiles);
 void pack_columns(const Source<float>& source, BFloat16* tiles);
 
 /// Panels to be multiplied: `rows` of a and `columns` of b, of each `depth` tiles; strides in elements from panel to
-/// panel.
+/// panel. Whole tiles of a may also be used where they lie in a row-major matrix.
 struct Panels {
   const BFloat16 *a, *b;
   std::int64_t a_stride, b_stride;
   std::int64_t rows, columns, depth;
+  std::int64_t a_row = kDepth,
+               a_tile = kTileElements;  ///< elements from row to row of a's tiles, and from tile to tile
+  const BFloat16* a_next = nullptr;     ///< panels that lie as a's and are prefetched, for the call after this
 };
 
 /// Sums of panels: a row-major matrix of whole tiles, 16 rows and columns each.
@@ -73,8 +76,9 @@ template <class From, class To>
 void store_sums(ConstSums sums, std::int64_t rows, std::int64_t columns, const From* from, std::int64_t from_stride,
                 To* to, std::int64_t to_stride);
 
-/// to[columns, rows] = factor · sumsᵀ, of the first rows and columns of a tile.
-void store_transposed(ConstSums sums, std::int64_t rows, std::int64_t columns, float factor, BFloat16* to,
+/// to[columns, rows] = factor · sumsᵀ, of the first rows and columns of a tile. To: float, BFloat16.
+template <class To>
+void store_transposed(ConstSums sums, std::int64_t rows, std::int64_t columns, float factor, To* to,
                       std::int64_t to_stride);
 
 }  // namespace megatron::native

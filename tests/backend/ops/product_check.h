@@ -49,10 +49,10 @@ struct Framed {
   }
 };
 
-/// a and b of T, c of Result.
-template <class T = float, class Result = T>
-void check_product(Ops& ops, std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool tb, bool accumulate,
-                   std::int64_t margin) {
+/// a and b of T, c of Result. multiply(MatmulArgs): what is checked.
+template <class T, class Result, class Multiply>
+void check_product_by(const Multiply& multiply, std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool tb,
+                      bool accumulate, std::int64_t margin) {
   CAPTURE(m, n, k, ta, tb, accumulate, margin);
   Framed<T> a(ta ? k : m, ta ? m : k, margin, 1), b(tb ? n : k, tb ? k : n, margin, 2);
   Framed<Result> c(m, n, margin, 3), before = c;
@@ -60,7 +60,7 @@ void check_product(Ops& ops, std::int64_t m, std::int64_t n, std::int64_t k, boo
     for (std::int64_t i = 0; i < m * n; ++i)
       c.at(i / n, i % n) = narrow<Result>(std::numeric_limits<float>::quiet_NaN());
   }
-  ops.matmul({a.tensor(), b.tensor(), ta, tb, c.tensor(), accumulate});
+  multiply(MatmulArgs{a.tensor(), b.tensor(), ta, tb, c.tensor(), accumulate});
   // A single rounding to Result is allowed for.
   const double unit = std::is_same_v<Result, BFloat16> ? 0x1p-8 : std::is_same_v<Result, Float16> ? 0x1p-11 : 0;
   double worst = 0;
@@ -77,6 +77,11 @@ void check_product(Ops& ops, std::int64_t m, std::int64_t n, std::int64_t k, boo
   }
   CHECK(worst <= 2e-7 * (4 + static_cast<double>(k)));
   CHECK(c.margins_intact());
+}
+template <class T = float, class Result = T>
+void check_product(Ops& ops, std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool tb, bool accumulate,
+                   std::int64_t margin) {
+  check_product_by<T, Result>([&](const MatmulArgs& args) { ops.matmul(args); }, m, n, k, ta, tb, accumulate, margin);
 }
 
 }  // namespace megatron::test

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/native_gemm.h"
 #include "backend/ops/product_check.h"
 #include "backend/ops/products_here.h"
 #include "support/tensors.h"
@@ -121,6 +122,60 @@ TEMPLATE_TEST_CASE("native 16 bits: an element's bits follow from its row and co
     for (const int threads : {2, 3}) {
       CpuOps several(device, threads, products);
       CHECK(product(several, a, b, before) == whole);
+    }
+  }
+}
+
+namespace {
+
+/// c = a · bᵀ of a few rows, by these instructions whether or not the backend would take them for so few.
+template <class Result>
+void multiply_few_rows(HalfProducts products, const MatmulArgs& args) {
+  const ProductSize size{args.a.dim(0), args.b.dim(0), args.a.dim(1)};
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  const std::size_t bytes = native_few_rows_bytes(size);
+  CHECK(bytes % sizeof(Line) == 0);
+  std::vector<Line> memory(bytes / sizeof(Line) + 1);
+  memory.back().bytes[0] = std::byte{7};
+  native_few_rows(products, size, {args.a.as<BFloat16>(), args.a.stride(0), false},
+                  {args.b.as<BFloat16>(), args.b.stride(0), true}, args.c.as<Result>(), args.c.stride(0),
+                  args.accumulate, memory.front().bytes);
+  CHECK(memory.back().bytes[0] == std::byte{7});
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("native 16 bits: few rows, in whole tiles and others", "", float, BFloat16) {
+  for (const HalfProducts products : require_native_products()) {
+    INFO(name_of(products));
+    const auto multiply = [&](const MatmulArgs& args) { multiply_few_rows<TestType>(products, args); };
+    for (const std::int64_t m : {1, 3, 15, 16, 17, 31, 32}) {
+      for (const std::int64_t n : {1, 16, 31, 32, 33, 64, 150}) {
+        for (const std::int64_t k : {0, 1, 32, 50, 256, 288, 600}) {
+          check_product_by<BFloat16, TestType>(multiply, m, n, k, false, true, (m + n) % 2 == 0, n % 3);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("native 16 bits: few rows have the bits of one row") {
+  for (const HalfProducts products : require_native_products()) {
+    INFO(name_of(products));
+    constexpr std::int64_t m = 32, n = 89, k = 1501;
+    Framed<BFloat16> a(m, k, 0, 1), b(n, k, 0, 2);
+    Framed<float> alone(m, n, 0, 3);
+    const auto multiply = [&](std::int64_t first, std::int64_t rows, Tensor c) {
+      multiply_few_rows<float>(products, {a.tensor().slice(0, first, rows), b.tensor(), false, true, c, false});
+    };
+    for (std::int64_t row = 0; row < m; ++row) multiply(row, 1, alone.tensor().slice(0, row, 1));
+    for (const std::int64_t rows : {2, 16, 23, 32}) {
+      Framed<float> c(rows, n, 0, 3);
+      multiply(m - rows, rows, c.tensor());
+      CAPTURE(rows);
+      CHECK(std::equal(c.storage.begin(), c.storage.begin() + rows * n, alone.storage.begin() + (m - rows) * n));
     }
   }
 }
