@@ -23,7 +23,7 @@ endif
 PROGRAMS := $(basename $(notdir $(wildcard src/programs/megatron_*.cpp)))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo gallery test gpu-test gpu-bench gpu-pack gpu-session slurm-test fuzz check format install uninstall deb clean help
+.PHONY: build demo gallery test test-all gpu-test gpu-bench gpu-pack gpu-session slurm-test fuzz check format install uninstall deb clean help
 
 build: ## release build into build/, programs linked at the top level (the default)
 	@scripts/setup.sh
@@ -35,10 +35,15 @@ demo: build ## packages, build, sample text, shards, a GPT trained on 8 ranks, g
 gallery: build ## trains the inputs of docs/gallery.md and compares loss, time and text (about 10 minutes on two cores)
 	@scripts/gallery.sh
 
-test: ## packages, build, all tests (one folder: make test TEST_FLAGS="-R parity")
+test: ## packages, build, all tests but the long ones (chosen by name: make test TEST_FLAGS="-R parity")
 	@scripts/setup.sh
 	@scripts/build.sh all
 	@scripts/test.sh $(TEST_FLAGS)
+
+test-all: ## the same with the long ones: every layout, failures of programs and machines, an emulated GPU
+	@scripts/setup.sh
+	@scripts/build.sh all
+	@scripts/test.sh --all
 
 fuzz: ## 60 seconds of fuzzing each reader of foreign input (FUZZ_SECONDS=N); installs Clang, builds into build-fuzz/
 	@unset BUILD CMAKE_FLAGS; scripts/fuzz.sh $(FUZZ_SECONDS)

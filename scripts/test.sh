@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests that are built in $BUILD (build). Usage: scripts/test.sh [CTEST_ARGUMENT...], e.g. -R parity
+# Runs the tests that are built in $BUILD (build). Usage: scripts/test.sh [--all | CTEST_ARGUMENT...], e.g. -R parity
+# Without arguments, all but the long ones (tests/CMakeLists.txt labels them), and says so.
 # Several tests at a time, up to four, where there are cores for them; CTEST_PARALLEL_LEVEL says otherwise.
 # The last line is always `N passed, N failed`, after what was skipped, with the reason; ends with 1 when something failed
 # or when nothing ran.
@@ -15,6 +16,14 @@ if [[ -z ${CTEST_PARALLEL_LEVEL:-} ]]; then
   export CTEST_PARALLEL_LEVEL=$((cores < 4 ? cores : 4))
 fi
 
+left_out=
+if (($# == 0)); then
+  set -- -LE '^long$'
+  left_out=$(ctest --test-dir "${BUILD:-build}" -N -L '^long$' | sed -n 's/^Total Tests: //p')
+elif [[ $1 == --all ]]; then
+  shift
+fi
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 ctest --test-dir "${BUILD:-build}" --output-on-failure "$@" 2>&1 | tee "$log"
@@ -22,6 +31,10 @@ status=${PIPESTATUS[0]}
 
 # Of passed tests ctest keeps the output in its log alone.
 grep -shE '^(skipped|left out): ' "${BUILD:-build}/Testing/Temporary/LastTest.log" | LC_ALL=C sort -u
+
+if ((${left_out:-0} > 0)); then
+  echo "left out: $left_out long tests (make test-all): every layout, failures of programs and machines, an emulated GPU"
+fi
 
 # ctest's own summary: "93% tests passed, 1 tests failed out of 14". Without it, nothing ran.
 passed=0
