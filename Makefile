@@ -40,7 +40,7 @@ test: ## packages, build, all tests but the long ones (chosen by name: make test
 	@scripts/build.sh all
 	@scripts/test.sh $(TEST_FLAGS)
 
-test-all: ## the same with the long ones: every layout, failures of programs and machines, an emulated GPU
+test-all: ## the same with the long ones (on two cores about half an hour): every layout, failures of programs and machines, an emulated GPU
 	@scripts/setup.sh
 	@scripts/build.sh all
 	@scripts/test.sh --all

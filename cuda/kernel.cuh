@@ -2,7 +2,6 @@
 // All sums are made in an order that the launch decides alone, so that they are the same bits in every run.
 #pragma once
 
-#include <array>
 #include <bit>
 #include <type_traits>
 
@@ -93,9 +92,12 @@ __device__ __forceinline__ void store_global(T* to, const Vector<T, width>& vect
   if constexpr (sizeof(vector) == 16) {
     *reinterpret_cast<uint4*>(to) = std::bit_cast<uint4>(vector);
   } else if constexpr (sizeof(vector) == 32) {
-    const auto halves = std::bit_cast<std::array<uint4, 2>>(vector);
-    reinterpret_cast<uint4*>(to)[0] = halves[0];
-    reinterpret_cast<uint4*>(to)[1] = halves[1];
+    struct Halves {
+      uint4 first, second;
+    };
+    const auto halves = std::bit_cast<Halves>(vector);
+    reinterpret_cast<uint4*>(to)[0] = halves.first;
+    reinterpret_cast<uint4*>(to)[1] = halves.second;
   } else if constexpr (sizeof(vector) == 8) {
     *reinterpret_cast<uint2*>(to) = std::bit_cast<uint2>(vector);
   } else {

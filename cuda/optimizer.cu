@@ -10,7 +10,7 @@ namespace megatron {
 
 namespace {
 
-/// Elements of T that a kernel takes at once: 16 bytes of it, of whose draws one call of Philox has all if T is bf16.
+/// Elements that a kernel takes at once: 16 bytes of T. Eight of bf16 have their draws from one call of Philox.
 template <class T>
 constexpr int kStateWidth = Vector<T>::size;
 

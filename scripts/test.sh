@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests that are built in $BUILD (build). Usage: scripts/test.sh [--all | CTEST_ARGUMENT...], e.g. -R parity
-# Without arguments, all but the long ones (tests/CMakeLists.txt labels them), and says so.
+# All but the long ones (tests/CMakeLists.txt labels them), and says so; with arguments, those that these choose.
 # Several tests at a time, up to four, where there are cores for them; CTEST_PARALLEL_LEVEL says otherwise.
 # The last line is always `N passed, N failed`, after what was skipped, with the reason; ends with 1 when something failed
 # or when nothing ran.

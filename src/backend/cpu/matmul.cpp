@@ -67,8 +67,8 @@ std::size_t share_of_thread(const MatmulArgs& args, ProductSize size) {
   return bytes;
 }
 
-/// All rows of columns [left, left + columns) of c. Matrix units keep up with memory up to the most rows, dot products
-/// of pairs by a kernel that reads b in a better order.
+/// All rows of columns [left, left + columns) of c. On processors with matrix units dot products of pairs are too slow
+/// for 16 rows and more; an element has the same bits with any number of rows, so that fewer use the units, too.
 template <class T>
 void multiply_few_rows(const MatmulArgs& args, HalfProducts products, ProductSize size, std::int64_t left,
                        std::int64_t columns, std::byte* memory) {

@@ -200,7 +200,7 @@ class Product {
   std::int64_t sums_stride_;
 };
 
-/// Elements of a row of b between two looks at what has to be prefetched.
+/// Depth of one call of the kernel, which prefetches the tiles of the next.
 constexpr std::int64_t kFewRowsDepth = 8 * kDepth;
 
 /// A few rows of a by all rows of b, as tiles of b by columns of a: sums are those of cᵀ.
@@ -217,11 +217,10 @@ class FewRows {
 
   void run() {
     const std::int64_t step = kernel_.rows * kWidth;
+    const EqualParts parts(size_.k, kFewRowsDepth, kDepth);
     for (std::int64_t first = 0; first < size_.n; first += step) {
       const Range rows{first, std::min(first + step, size_.n)};
-      for (std::int64_t depth = 0; depth < size_.k; depth += kFewRowsDepth) {
-        add_products(rows, {depth, std::min(depth + kFewRowsDepth, size_.k)});
-      }
+      for (std::int64_t part = 0; size_.k > 0 && part < parts.size(); ++part) add_products(rows, parts[part]);
       store(rows);
     }
   }
@@ -238,7 +237,7 @@ class FewRows {
                           .depth = tiles,
                           .a_row = b_.stride,
                           .a_tile = kDepth};
-    panels.a_next = depth.last < size_.k ? panels.a + kFewRowsDepth : b_.data + rows.last * b_.stride;
+    panels.a_next = depth.last < size_.k ? panels.a + depth.size() : b_.data + rows.last * b_.stride;
     if (rows.size() % kWidth != 0 || depth.size() % kDepth != 0) {
       pack_rows(source_of(b_, true, rows, depth), edge_);
       panels = {.a = edge_,
@@ -266,9 +265,11 @@ class FewRows {
           native::store_transposed({tile, stride()}, count, columns, 1, to, c_stride_);
           continue;
         }
-        for (std::int64_t i = 0; i < count * columns; ++i) {
-          Result& element = to[i / count * c_stride_ + i % count];
-          element = narrow<Result>(wide(element) + tile[i % count * stride() + i / count]);
+        for (std::int64_t i = 0; i < columns; ++i) {
+          for (std::int64_t j = 0; j < count; ++j) {
+            Result& element = to[i * c_stride_ + j];
+            element = narrow<Result>(wide(element) + tile[j * stride() + i]);
+          }
         }
       }
     }
@@ -296,6 +297,8 @@ template <class Result>
 void native_few_rows(HalfProducts products, ProductSize size, ProductInput<BFloat16> a, ProductInput<BFloat16> b,
                      Result* c, std::int64_t c_stride, bool accumulate, std::byte* memory) {
   const native::Kernel& kernel = native_kernel(products);
+  internal_check(size.m <= std::min(kMostNativeRows, kernel.columns * kWidth), "native_few_rows of too many rows",
+                 size.m);
   kernel.begin();
   FewRows<Result>(kernel, size, a, b, c, c_stride, accumulate, memory).run();
   kernel.end();

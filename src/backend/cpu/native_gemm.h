@@ -27,10 +27,10 @@ template <class Result>
 void native_gemm(HalfProducts products, ProductSize size, ProductInput<BFloat16> a, ProductInput<BFloat16> b, Result* c,
                  std::int64_t c_stride, bool accumulate, std::byte* memory);
 
-/// Products of a few rows with a matrix, as decoding makes them: c = a · bᵀ, added to c if `accumulate`. b is read
-/// once, from where it lies. At most this many rows of a.
-inline constexpr std::int64_t kMostNativeRows = 32;
-/// `memory`: native_few_rows_bytes, on a cache line.
+inline constexpr std::int64_t kMostNativeRows = 32;  ///< rows of a in native_few_rows
+
+/// The same where a has few rows, as in decoding, and c = a · bᵀ. b is read once, from where it lies. `memory`:
+/// native_few_rows_bytes, on a cache line.
 template <class Result>
 void native_few_rows(HalfProducts products, ProductSize size, ProductInput<BFloat16> a, ProductInput<BFloat16> b,
                      Result* c, std::int64_t c_stride, bool accumulate, std::byte* memory);

@@ -224,12 +224,13 @@ MEGATRON_AMX void multiply_amx(const Panels& panels, Sums sums, bool add) {
     _tile_zero(2);
     _tile_zero(3);
   }
+  constexpr int kSecondCache = 2;  // rows that are multiples of 4 KiB apart would push each other out of the first
   const BFloat16* next = panels.a_next;
   for (std::int64_t i = 0; i < panels.depth; ++i, a += panels.a_tile, b += kTileElements) {
     if (next != nullptr) {
       for (std::int64_t row = 0; row < kWidth; ++row) {
-        __builtin_prefetch(next + row * panels.a_row);
-        __builtin_prefetch(next + row * panels.a_row + second_a);
+        __builtin_prefetch(next + row * panels.a_row, 0, kSecondCache);
+        __builtin_prefetch(next + row * panels.a_row + second_a, 0, kSecondCache);
       }
       next += panels.a_tile;
     }

@@ -122,19 +122,25 @@ void update_rounded(const StatePointers<BFloat16, states>& kept, const StateDraw
   }
 }
 
-/// Calls update(first, count, f32 states of these elements, which it changes) for parts of n elements.
-template <std::size_t states, class Update>
-void update_states(const ThreadTeam& team, const char* verb, std::int64_t n, const std::array<Tensor, states>& tensors,
-                   const StateDraws& draws, const Update& update) {
-  if (rounds_state(verb, tensors[0], draws)) {
+/// Calls update(first, count, f32 states of these elements, which it changes) for parts of n elements, if the
+/// arguments' `skip` is 0. `args`: AdamWArgs and others.
+template <std::size_t states, class Args, class Update>
+void update_states(const ThreadTeam& team, const char* verb, const Args& args,
+                   const std::array<Tensor, states>& tensors, const Update& update) {
+  const std::int64_t n = args.value.elements();
+  const bool skip = *elements_of<float>(verb, args.skip, 1) != 0;
+  if (rounds_state(verb, tensors[0], args.draws)) {
     StatePointers<BFloat16, states> kept;
     for (std::size_t k = 0; k < states; ++k) kept[k] = elements_of<BFloat16>(verb, tensors[k], n);
-    team.elements(
-        n, [&](std::int64_t first, std::int64_t last) { update_rounded<states>(kept, draws, first, last, update); });
+    if (skip) return;
+    team.elements(n, [&](std::int64_t first, std::int64_t last) {
+      update_rounded<states>(kept, args.draws, first, last, update);
+    });
     return;
   }
   StatePointers<float, states> kept;
   for (std::size_t k = 0; k < states; ++k) kept[k] = elements_of<float>(verb, tensors[k], n);
+  if (skip) return;
   team.elements(n, [&](std::int64_t first, std::int64_t last) {
     StatePointers<float, states> from = kept;
     for (float*& state : from) state += first;
@@ -149,7 +155,6 @@ void CpuOps::adamw(const AdamWArgs& args) {
   float* value = elements_of<float>("adamw", args.value, n);
   const float* gradient = elements_of<float>("adamw", args.gradient, n);
   internal_check(args.step >= 1, "adamw: updates are counted from 1", args.step);
-  if (*elements_of<float>("adamw", args.skip, 1) != 0) return;
 
   // Bias corrections in double: 1 - beta^step cancels at small steps.
   const double step = static_cast<double>(args.step);
@@ -163,7 +168,7 @@ void CpuOps::adamw(const AdamWArgs& args) {
                            .learning_rate = args.learning_rate,
                            .epsilon = args.epsilon,
                            .weight_decay = args.weight_decay};
-  update_states<2>(team_, "adamw", n, {args.m, args.v}, args.draws,
+  update_states<2>(team_, "adamw", args, {args.m, args.v},
                    [&](std::int64_t first, std::int64_t count, const StatePointers<float, 2>& states) {
                      update_elements(update, gradient + first, states[0], states[1], value + first, count);
                    });
@@ -174,14 +179,14 @@ void CpuOps::sgd(const SgdArgs& args) {
   float* value = elements_of<float>("sgd", args.value, n);
   const float* gradient = elements_of<float>("sgd", args.gradient, n);
   const float factor = *elements_of<float>("sgd", args.clip_factor, 1);
-  if (*elements_of<float>("sgd", args.skip, 1) != 0) return;
   if (!args.m) {
+    if (*elements_of<float>("sgd", args.skip, 1) != 0) return;
     team_.elements(n, [&](std::int64_t first, std::int64_t last) {
       descend(args, factor, gradient + first, nullptr, value + first, last - first);
     });
     return;
   }
-  update_states<1>(team_, "sgd", n, {args.m}, args.draws,
+  update_states<1>(team_, "sgd", args, {args.m},
                    [&](std::int64_t first, std::int64_t count, const StatePointers<float, 1>& states) {
                      descend(args, factor, gradient + first, states[0], value + first, count);
                    });
@@ -192,8 +197,7 @@ void CpuOps::lion(const LionArgs& args) {
   float* value = elements_of<float>("lion", args.value, n);
   const float* gradient = elements_of<float>("lion", args.gradient, n);
   const float factor = *elements_of<float>("lion", args.clip_factor, 1);
-  if (*elements_of<float>("lion", args.skip, 1) != 0) return;
-  update_states<1>(team_, "lion", n, {args.m}, args.draws,
+  update_states<1>(team_, "lion", args, {args.m},
                    [&](std::int64_t first, std::int64_t count, const StatePointers<float, 1>& states) {
                      step_by_signs(args, factor, gradient + first, states[0], value + first, count);
                    });

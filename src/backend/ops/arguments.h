@@ -50,7 +50,7 @@ inline double* f64_scalar(const char* verb, const Tensor& x, SourcePlace where =
   return static_cast<double*>(x.data());
 }
 
-/// Whether a state is kept in bf16, and then that its draws are those of a part of a box.
+/// Whether a state is kept in bf16. Checks its draws if so.
 inline bool rounds_state(const char* verb, const ConstTensor& state, const StateDraws& draws,
                          SourcePlace where = SourcePlace::current()) {
   if (state.dtype() != DType::bf16) return false;

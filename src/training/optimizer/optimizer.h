@@ -176,7 +176,7 @@ class Optimizer {
   bool rounds_states() const { return groups_.state_type() != DType::f32; }
   static Piece piece_of(const Parameter& parameter, const FlatRange& range, const Names& states);
   /// Calls `work` for the parts of a chunk that one update may change: all of it, or where states are rounded each
-  /// parameter's. Gaps between them have zeros and keep them.
+  /// parameter's. What lies between parameters is 0 and stays so.
   template <class Work>
   void by_pieces(const Part& part, const FlatRange& chunk, const Work& work) const {
     if (!rounds_states()) return work(chunk, StateDraws{});

@@ -96,6 +96,10 @@ TEMPLATE_TEST_CASE("no verb allocates, those with workspace once they have run",
              .draws = {.columns = h},
              .clip_factor = one,
              .skip = zero});
+  ops.sgd(
+      {.value = dtable, .gradient = dtable, .m = rounded, .draws = {.columns = h}, .clip_factor = one, .skip = zero});
+  ops.lion(
+      {.value = dtable, .gradient = dtable, .m = rounded, .draws = {.columns = h}, .clip_factor = one, .skip = zero});
   ops.normal({.y = x, .key = 1, .global_columns = h});
   ops.fill(x, 0);
   ops.copy(x, y);

@@ -46,14 +46,18 @@ TEST_CASE("states in bf16: updates are those of f32 states, then rounded") {
   const Backend backend = make_test_backend();
   Ops& ops = *backend.ops;
   const Owned<float> factor({1}, 0.5f);
-  for (const std::int64_t columns : {1, 24, 301, 4096}) {
-    const StateDraws draws{
-        .keys = {random_key(1, 2, 3), random_key(1, 2, 4)}, .first = 777, .columns = columns, .first_row = 2};
+  for (const auto& [columns, first, first_column] : std::vector<std::array<std::int64_t, 3>>{
+           {1, 777, 3}, {24, 48, 16}, {301, 777, 3}, {4096, 776, 0}, {4096, 9, 8}}) {
+    const StateDraws draws{.keys = {random_key(1, 2, 3), random_key(1, 2, 4)},
+                           .first = first,
+                           .columns = columns,
+                           .first_row = 2,
+                           .first_column = first_column};
     for (const std::int64_t n : {1, 130, 5003}) {
       const Owned<float> gradient = random_tensor({n}, 1);
       for (const char* const rule : {"adamw", "sgd", "lion"}) {
         for (const float skip : {0.0f, 1.0f}) {
-          CAPTURE(columns, n, rule, skip);
+          CAPTURE(columns, first, n, rule, skip);
           const Owned<float> skips({1}, skip);
           Owned<float> value = random_tensor({n}, 2), expected = value, wide_m({n}), wide_v({n});
           Owned<BFloat16> m = random_state(ops, n, 3, 0.1), v = random_state(ops, n, 4, 0.01, 0.02);
@@ -75,7 +79,7 @@ TEST_CASE("states in bf16: updates are those of f32 states, then rounded") {
           CHECK(value == expected);
           std::int64_t wrong = 0, stayed = 0;
           for (std::int64_t i = 0; i < n; ++i) {
-            const std::int64_t row = 2 + (777 + i) / columns, column = (777 + i) % columns;
+            const std::int64_t row = 2 + (first + i) / columns, column = first_column + (first + i) % columns;
             wrong += m[i] == rounded_at(wide_m[i], draws.keys[0], row, column) ? 0 : 1;
             wrong += v[i] == rounded_at(wide_v[i], draws.keys[1], row, column) ? 0 : 1;
             stayed += m[i] == m_before[i] && v[i] == v_before[i] ? 1 : 0;

@@ -55,9 +55,10 @@ TEST_CASE("measured machine: all tables are positive and its file says the same"
     }
     for (const RateTable<2>& kind : rates.attention) CHECK(kind.at({32, 32}) > 0);
     for (const char* operation :
-         {"adamw", "sgd", "lion", "add_bias", "layer_norm_backward_rmsnorm", "bias_activation_forward_gelu",
-          "bias_activation_backward_swiglu", "dropout_add_forward_drawn", "dropout_add_backward_drawn", "rotary",
-          "cross_entropy_backward", "embedding_backward", "square_sum", "fill", "dispatch_rows", "route_forward"}) {
+         {"adamw", "adamw_rounded", "sgd", "lion", "add_bias", "layer_norm_backward_rmsnorm",
+          "bias_activation_forward_gelu", "bias_activation_backward_swiglu", "dropout_add_forward_drawn",
+          "dropout_add_backward_drawn", "rotary", "cross_entropy_backward", "embedding_backward", "square_sum", "fill",
+          "dispatch_rows", "route_forward"}) {
       CAPTURE(operation);
       REQUIRE(rates.others.contains(operation));
       CHECK(rates.others.at(operation).at(1e4) > 0);

@@ -28,7 +28,7 @@ struct CutWeight {
   Shape shape;
   bool cut;  ///< over tensor ranks, by its columns
 };
-// The second is larger than a chunk; the others share chunks with their neighbours. The columns of the first are no
+// The second is cut by shards, and the others share shards with their neighbours. The columns of the first are no
 // multiple of 8, and neither is the place of its second half.
 const CutWeight kCutWeights[] = {{"narrow", {21, 14}, true},
                                  {"wide", {700, 500}, true},
