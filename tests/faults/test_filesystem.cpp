@@ -99,7 +99,8 @@ TEST_CASE("full disk: training continues with the old checkpoint and ends with 7
                      std::string("checkpoint.async=") + async});
   };
   Process process(job("400"));
-  for (int waited = 0; waited < 5000 && saved_steps(run).empty() && process.running(); ++waited) pause_milliseconds(3);
+  for (int waited = 0; waited < kBusy * 5000 && saved_steps(run).empty() && process.running(); ++waited)
+    pause_milliseconds(3);
   disk.fill();
   const Finished finished = process.wait(60);
   INFO(finished.out << finished.err);

@@ -99,7 +99,7 @@ TEST_CASE("kills: kill -9 of one or all ranks in a save leaves a resumable run",
       const auto steps = saved_steps(directory);
       return !steps.empty() && steps.back() > before;
     };
-    for (int waited = 0; waited < 10000 && process.running() && !progressed(); ++waited) pause_milliseconds(3);
+    for (int waited = 0; waited < kBusy * 10000 && process.running() && !progressed(); ++waited) pause_milliseconds(3);
     REQUIRE(process.running());
     const std::vector<pid_t> ranks = process.children("megatron_train");
     REQUIRE(ranks.size() == 8);

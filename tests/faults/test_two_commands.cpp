@@ -137,7 +137,7 @@ TEST_CASE("a killed command leaves its target unlocked", "[fault-67]") {
   const std::string lock = folder.file(".new.lock"), slow = folder.file("slow.jsonl");
   Sources::done({preprocess_program(), "sample-corpus", "--output", slow, "--megabytes", "40"});
   Process killed(preprocess({"--input", slow, "--output", "new", "--shard-bytes", "9000"}), folder.path());
-  for (int i = 0; i < 4000 && !fs::exists(lock); ++i) pause_milliseconds(5);
+  for (int i = 0; i < kBusy * 4000 && !fs::exists(lock); ++i) pause_milliseconds(5);
   REQUIRE(fs::exists(lock));
   const Command command = preprocess({"--input", from.a + ".jsonl", "--output", "new", "--shard-bytes", "9000"});
   const Finished refused = run_command(command, 60, folder.path());

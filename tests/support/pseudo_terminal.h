@@ -55,7 +55,8 @@ class PseudoTerminal {
   /// Waits for the end of a program: its exit code, or 128 + the signal that ended it.
   static int exit_code(pid_t child) {
     int status = -1;
-    for (int waited = 0; waited < 6000 && ::waitpid(child, &status, WNOHANG) != child; ++waited) pause_milliseconds(5);
+    for (int waited = 0; waited < kBusy * 6000 && ::waitpid(child, &status, WNOHANG) != child; ++waited)
+      pause_milliseconds(5);
     ::kill(child, SIGKILL);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
