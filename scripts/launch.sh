@@ -115,7 +115,7 @@ without_mpi_paragraphs() {
     [[ $dropping == yes && $line =~ $more ]] || printf '%s\n' "$line"
   done
   [[ -z $ruler ]] || printf '%s\n' "$ruler"
-  [[ -z $line ]] || printf '%s' "$line"
+  [[ -z $line ]] || printf '%s\n' "$line"  # a last line without an end, after which ours begin
 }
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/megatron_launch.XXXXXXXX")

@@ -185,6 +185,7 @@ TEST_CASE("errors: every line of several has a prefix, and a rank is named once"
   CHECK(mentions(finished.err, "\nerror: train.global_batch_size = "));
   std::istringstream lines(finished.err);
   for (std::string line; std::getline(lines, line);) {
+    if (mentions(line, "btl_tcp")) continue;  // a warning of Open MPI 5's, on a machine without a network
     CHECK((line.starts_with("launch: ") || mentions(line, "error: ")));
     CHECK_FALSE((mentions(line, "rank 0 of ") && mentions(line, "rank 0 on ")));
   }
