@@ -82,8 +82,8 @@ inline double seconds_of_core(pid_t process) {
 
 class Process {
  public:
-  /// Starts command[0] with the rest as arguments, in `directory`, with default signal handling and no input. Open MPI
-  /// has a folder of its own for its session: 4.1.6 fails where two jobs make the common one at once.
+  /// Starts command[0] with the rest as arguments, in `directory`, with default signal handling and no input. Gives
+  /// each program a separate session folder for Open MPI: 4.1.6 fails where two jobs create the shared one at once.
   explicit Process(Command command, const std::string& directory = ".") {
     command.insert(command.begin(), {"env", "OMPI_MCA_orte_tmpdir_base=" + output_.path()});
     std::vector<char*> arguments;
