@@ -40,7 +40,6 @@ TinyBatches::TinyBatches(const Config& config, int data_rank, int context_rank)
       columns_(config.train.micro_batch_size * config.model.task_choices),
       weigh_(instructions_ ? LossWeights(weigh_answers) : training_weights(config, kTinyEnd)),
       schedule_(config),
-      data_rank_(data_rank),
       counts_(family_of(config.model).loss_terms(config).size()) {
   const std::int64_t b = columns_;
   const std::int64_t s = translations_ ? config.model.decoder_sequence_length : config.model.sequence_length;

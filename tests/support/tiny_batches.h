@@ -41,7 +41,6 @@ class TinyBatches {
   std::int64_t columns_;  // in a micro-batch
   LossWeights weigh_;
   RunSchedule schedule_;
-  int data_rank_;
   std::vector<double> counts_;  // by term of the loss
   std::vector<std::vector<int>> tokens_, targets_, document_starts_, document_position_ids_, types_, lengths_, labels_;
   std::vector<std::vector<int>> encoder_tokens_, encoder_lengths_;

@@ -343,8 +343,8 @@ ConversionReport import_checkpoint(const std::string& source, const std::string&
   const bool encodes = vocabulary && (tokenizer != nullptr || !tokenizer_has_files(vocabulary->tokenizer));
   const std::string fragment = model_fragment(config, target, encodes ? vocabulary->tokenizer : "",
                                               tokenizer == nullptr ? "" : tokenizer->files().front().name);
-  const auto check = [&, &tokenizer = tokenizer](const std::string& written) {
-    if (tokenizer != nullptr) write_tokenizer_files(*tokenizer, written);
+  const auto check = [&, &source_tokenizer = tokenizer](const std::string& written) {
+    if (source_tokenizer != nullptr) write_tokenizer_files(*source_tokenizer, written);
     create_file_durably(written + "/" + kModelFragment, fragment);
     if (!options.compare) return;
     std::vector<std::string> warnings;

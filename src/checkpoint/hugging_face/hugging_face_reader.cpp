@@ -10,9 +10,10 @@
 namespace megatron {
 
 using nlohmann::json;
-using Record = HuggingFaceTensor::Record;
 
 namespace {
+
+using Record = HuggingFaceTensor::Record;
 
 /// to[j, i] = from[i, j]. By squares as wide as a cache line, which go through a copy whose columns are near each
 /// other: down the columns of a large matrix every step would be to another line, and often to the same few places of a

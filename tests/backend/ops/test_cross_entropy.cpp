@@ -125,7 +125,7 @@ TEST_CASE("logits of minus infinity count nothing, wherever in a row they are") 
     Owned<float> logits({1, columns}, -std::numeric_limits<float>::infinity());
     const Owned<float> weights({1}, 1.0f);
     logits[seen] = 3;
-    const Owned<std::int32_t> targets({1}, {static_cast<std::int32_t>(seen)});
+    const Owned<std::int32_t> targets({1}, static_cast<std::int32_t>(seen));
     const Result<float> result = sharded(*backend.ops, logits, columns, 1, targets, weights, 1);
     CHECK(result.total == Approx(0).margin(1e-6));
     for (std::int64_t i = 0; i < columns; ++i) REQUIRE(result.gradient[i] == 0);
@@ -202,5 +202,5 @@ TEMPLATE_TEST_CASE("a logit that is not a number makes the loss not a number", "
   Owned<T> logits = random_tensor<T>({1, 100}, 1);
   logits[57] = narrow<T>(std::numeric_limits<float>::quiet_NaN());
   const Owned<float> weights({1}, 1.0f);
-  CHECK(std::isnan(sharded(*backend.ops, logits, 100, 2, Owned<std::int32_t>({1}, {3}), weights, 1).total));
+  CHECK(std::isnan(sharded(*backend.ops, logits, 100, 2, Owned<std::int32_t>({1}, 3), weights, 1).total));
 }
