@@ -91,14 +91,14 @@ TEST_CASE("chat prompt: the tokens that training has in front of the answer", "[
 
 TEST_CASE("chat: an end token after each answer is learned in every turn", "[chat]") {
   // The ids are those of apply_chat_template() in transformers 4.57 with its LlamaTokenizer.
-  using Ids = std::vector<std::int32_t>;
+  using TokenIds = std::vector<std::int32_t>;
   const json talk = {{{"role", "user"}, {"content", "for while"}},
                      {{"role", "assistant"}, {"content", "return two"}},
                      {{"role", "user"}, {"content", "while"}},
                      {{"role", "assistant"}, {"content", "two"}}};
   struct Form {
     json texts;
-    Ids tokens, learned;
+    TokenIds tokens, learned;
   };
   const Form llama{
       json::parse(R"([["", ""], ["<s>[INST] ", " [/INST]"], [" ", " </s>"]])"),
@@ -111,33 +111,34 @@ TEST_CASE("chat: an end token after each answer is learned in every turn", "[cha
        2,   526, 94,  583, 81,  633, 87, 96,  302, 318, 526, 94, 50, 583, 81, 633, 87, 96, 262, 539, 530, 2},
       {427, 262, 539, 530, 2, 262, 539, 530, 2}};
   const Form bytes{json::parse(R"([["", ""], ["U", ""], ["A", "<|endoftext|>"]])"), {}, {}};
-  const auto trained = [&](const ChatTemplate& chat, const Tokenizer& tokenizer, Ids& learned) {
+  const auto trained = [&](const ChatTemplate& chat, const Tokenizer& tokenizer, TokenIds& learned) {
     EncodedInstructions examples(tokenizer, 1000);
     read_conversation(talk, chat, [&](const Instruction& instruction) { examples.add(instruction); });
     const EncodedInstructions::Text text = examples.text(0);
     for (std::size_t i = 0; i < text.tokens.size(); ++i) {
       if (text.learned[i] != 0) learned.push_back(text.tokens[i]);
     }
-    return Ids(text.tokens.begin(), text.tokens.end());
+    return TokenIds(text.tokens.begin(), text.tokens.end());
   };
   for (const Form& form : {llama, mistral}) {
     const auto tokenizer = tokenizer_of("spm_llama");
     const ChatTemplate chat = chat_of(form.texts);
-    Ids learned;
+    TokenIds learned;
     CHECK(trained(chat, *tokenizer, learned) == form.tokens);
     CHECK(learned == form.learned);
     // A prompt of the second turn has the first one with its end.
     const auto end = std::find(form.tokens.begin(), form.tokens.end(), 2) + 1;
-    const Ids prompt = chat_prompt(chat, messages_of({talk.at(0), talk.at(1), talk.at(2)}), *tokenizer->make_encoder());
+    const TokenIds prompt =
+        chat_prompt(chat, messages_of({talk.at(0), talk.at(1), talk.at(2)}), *tokenizer->make_encoder());
     REQUIRE(prompt.size() > static_cast<std::size_t>(end - form.tokens.begin()));
     CHECK(std::equal(prompt.begin(), prompt.end(), form.tokens.begin()));
     CHECK(foreign_special_tokens(chat, *tokenizer).empty());
   }
   const auto tokenizer = tokenizer_of("byte");
   const ChatTemplate chat = chat_of(bytes.texts);
-  Ids learned;
+  TokenIds learned;
   trained(chat, *tokenizer, learned);
-  Ids expected;
+  TokenIds expected;
   for (const std::string answer : {"return two", "two"}) {
     expected.insert(expected.end(), answer.begin(), answer.end());
     expected.push_back(tokenizer->eod_id());

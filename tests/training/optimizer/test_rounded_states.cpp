@@ -196,7 +196,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 TEST_CASE("bf16 moments: half the memory, and zeros between parameters") {
   for (const auto& [rule, states] : {std::pair("adamw", 2), std::pair("sgd", 1), std::pair("lion", 1)}) {
     CAPTURE(rule);
-    run_as_threads(1, [&, rule = rule, states = states](Communicator& world) {
+    run_as_threads(1, [&](Communicator& world) {
       RoundingRank rank(world, narrow(rule));
       const auto elements = static_cast<std::size_t>(rank.store.flat_elements());
       CHECK(rank.optimizer->state_bytes() == 2 * static_cast<std::size_t>(states) * elements);
