@@ -90,17 +90,10 @@ Config config_for_passes(const CheckpointReader& checkpoint, const ScoringLayout
   config.parallel.tensor = layout.tensor;
   config.parallel.pipeline = layout.pipeline;
   config.parallel.data = 0;
-  config.train = {};
-  config.train.steps = 1;
   config.train.micro_batch_size = layout.micro_batch_size;
   config.train.global_batch_size = layout.micro_batch_size * (layout.ranks / model_ranks);
-  config.learning_rate = {};
-  config.optimizer = {};
   config.recompute = {.mode = "full"};  // a block keeps its input alone
-  config.loss = {};
-  config.data.reset_attention_mask = config.data.reset_position_ids = config.data.eod_mask_loss = false;
   if (layout.precision != "checkpoint") config.precision.compute = layout.precision;
-  config.run = {};
   resolve(config, layout.ranks, nullptr);
   return config;
 }

@@ -1,35 +1,20 @@
 #include "inference/decoding/inference_model.h"
 
 #include "backend/ops/counting_ops.h"
-#include "config/parse/parse.h"
 #include "config/rules/resolve.h"
 #include "inference/decoding/load_weights.h"
+#include "training/step/saved_layout.h"
 
 namespace megatron {
-
-namespace {
-
-Config saved_config(const CheckpointReader& checkpoint) {
-  const nlohmann::json& extra = checkpoint.state().extra;
-  verify(extra.contains("config") && extra.at("config").is_string(), ErrorKind::checkpoint,
-         "{} was not written by megatron_train: it lacks the run's configuration", checkpoint.path());
-  return parse_config_text(extra.at("config").get<std::string>(), checkpoint.path() + " (its configuration)");
-}
-
-}  // namespace
 
 TaskConfig task_of(const CheckpointReader& checkpoint) {
   return saved_config(checkpoint).task;
 }
 
 Config config_for_inference(const CheckpointReader& checkpoint, std::int64_t tensor, std::int64_t pipeline) {
-  Config config = saved_config(checkpoint);
-  config.parallel = {};  // whatever the layout was that saved it
-  config.optimizer.share_within = 0;
+  Config config = config_of_model(saved_config(checkpoint));
   config.parallel.tensor = tensor;
   config.parallel.pipeline = pipeline;
-  config.train.micro_batch_size = 1;
-  if (!config.task.has_head()) config.task = {};  // a decoder that has learned from instructions is one like others
   resolve(config, static_cast<int>(tensor * pipeline), nullptr);
   return config;
 }

@@ -15,7 +15,7 @@
 
 namespace megatron {
 
-/// The configuration a checkpoint was trained with, for tensor × pipeline ranks. Error(checkpoint) if it has none,
+/// The configuration of a checkpoint's model alone, for tensor × pipeline ranks. Error(checkpoint) if it has none,
 /// Error(configuration) if the model cannot be shared like that.
 Config config_for_inference(const CheckpointReader& checkpoint, std::int64_t tensor = 1, std::int64_t pipeline = 1);
 

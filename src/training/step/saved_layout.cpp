@@ -85,12 +85,30 @@ void require_that_it_divides(const Config& config, const std::string& path) {
 
 }  // namespace
 
-Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& shape, int virtual_stages) {
+Config saved_config(const CheckpointReader& checkpoint) {
   std::string text;
   read_state(checkpoint, [&](const nlohmann::json& extra) { text = extra.at("config").get<std::string>(); });
-  Config config = parse_config_text(text, checkpoint.path() + " (its configuration)");
-  config.parallel = {};
-  config.optimizer.share_within = 0;
+  return parse_config_text(text, checkpoint.path() + " (its configuration)");
+}
+
+Config config_of_model(const Config& run) {
+  Config config;
+  config.model = run.model;
+  config.precision = run.precision;
+  if (run.task.has_head()) config.task = run.task;   // a decoder that has learned from instructions is one like others
+  config.optimizer.scaling = run.optimizer.scaling;  // which model.base_hidden_size belongs to
+  config.data.train = run.data.train;                // is not read, and may not be empty
+  config.train.steps = config.train.global_batch_size = config.train.micro_batch_size = 1;
+  return config;
+}
+
+Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& shape, int virtual_stages) {
+  const Config run = saved_config(checkpoint);
+  Config config = config_of_model(run);
+  config.optimizer = run.optimizer;
+  config.optimizer.share_within = 0;  // of another number of copies
+  if (config.optimizer.shares().weights && shape.pipeline > 1) config.optimizer.share = "gradients";  // what stages can
+  config.optimizer_groups = run.optimizer_groups;
   config.parallel.tensor = shape.tensor;
   config.parallel.pipeline = shape.pipeline;
   config.parallel.data = shape.data;
@@ -98,11 +116,7 @@ Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& sh
   config.parallel.sequence_parallel = shape.expert > 1 && shape.tensor > 1;  // as it must be there
   config.parallel.virtual_stages = virtual_stages;
   if (virtual_stages > 1) config.parallel.schedule = schedule_with_chunks();
-  config.train = {};  // any batches and lengths will do
-  config.train.steps = 1;
-  config.train.global_batch_size = std::int64_t{shape.data} * shape.pipeline;
-  config.learning_rate = {};
-  config.learning_rate.decay = "constant";
+  config.train.global_batch_size = std::int64_t{shape.data} * shape.pipeline;  // any that the grid can do
   require_that_it_divides(config, checkpoint.path());
   resolve(config, shape.ranks(), nullptr);
   return config;
