@@ -26,6 +26,21 @@ Json written_pre_tokenizer(const BpeVocabulary& vocabulary) {
   return {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(false)}}};
 }
 
+/// Tokens by their ids. Hugging Face gives added tokens that are not among them ids after the last one, whatever ids
+/// are theirs: the others stand here, too, as they are written in a text.
+Json written_vocab(const BpeVocabulary& vocabulary) {
+  std::vector<bool> in_text(vocabulary.tokens.size());
+  std::size_t end = vocabulary.tokens.size();
+  for (const AddedToken& token : vocabulary.added) in_text[static_cast<std::size_t>(token.id)] = true;
+  while (vocabulary.ignore_merges && end > 0 && in_text[end - 1]) --end;
+  const ByteAlphabet alphabet;
+  Json vocab = Json::object();
+  for (std::size_t id = 0; id < end; ++id) {
+    vocab[in_text[id] ? vocabulary.tokens[id] : alphabet.written(vocabulary.tokens[id])] = id;
+  }
+  return vocab;
+}
+
 }  // namespace
 
 std::string write_tokenizer_json(const BpeVocabulary& vocabulary) {
@@ -33,12 +48,7 @@ std::string write_tokenizer_json(const BpeVocabulary& vocabulary) {
   const auto written = [&](std::int32_t id) {
     return alphabet.written(vocabulary.tokens[static_cast<std::size_t>(id)]);
   };
-  Json vocab = Json::object(), merges = Json::array();
-  if (vocabulary.ignore_merges) {
-    for (const TokenIndex::Entry& token : vocabulary.whole_pieces.entries()) vocab[written(token.id)] = token.id;
-  } else {
-    for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) vocab[written(static_cast<std::int32_t>(id))] = id;
-  }
+  Json merges = Json::array();
   for (const BpeMerge& merge : vocabulary.merges) merges.push_back({written(merge.left), written(merge.right)});
   const Json model = {{"type", "BPE"},
                       {"dropout", nullptr},
@@ -47,7 +57,7 @@ std::string write_tokenizer_json(const BpeVocabulary& vocabulary) {
                       {"byte_fallback", false},
                       {"continuing_subword_prefix", nullptr},
                       {"ignore_merges", vocabulary.ignore_merges},
-                      {"vocab", std::move(vocab)},
+                      {"vocab", written_vocab(vocabulary)},
                       {"merges", std::move(merges)},
                       {"end_of_word_suffix", nullptr}};
   const Json file = {{"version", "1.0"},

@@ -60,15 +60,25 @@ std::string type_of(const Json& step, const char* part) {
   return type->get<std::string>();
 }
 
-/// The steps of a part: none of null, those of a Sequence (which names them `list`), or the one that it is.
+/// The steps of a part: none of null, those of a Sequence (which names them `list`) and of Sequences in it, or the one
+/// that it is.
 std::vector<Json> steps_of(std::string_view text, const char* part, const char* list) {
   const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) refuse(fmt::format("a {} with a number that is too large", part));
   if (value.is_null()) return {};
-  if (type_of(value, part) != "Sequence") return {value};
-  const auto found = value.find(list);
-  if (found == value.end() || !found->is_array()) refuse(fmt::format("a {} of type Sequence without {}", part, list));
-  return {found->begin(), found->end()};
+  std::vector<Json> steps, rest = {value};  // the next one last
+  while (!rest.empty()) {
+    const Json next = std::move(rest.back());
+    rest.pop_back();
+    if (type_of(next, part) != "Sequence") {
+      steps.push_back(next);
+      continue;
+    }
+    const auto found = next.find(list);
+    if (found == next.end() || !found->is_array()) refuse(fmt::format("a {} of type Sequence without {}", part, list));
+    rest.insert(rest.end(), found->rbegin(), found->rend());
+  }
+  return steps;
 }
 
 bool flag(const Json& step, const char* name, bool otherwise) {

@@ -250,6 +250,8 @@ class RankReader {
     TokenIndex whole = builder_.ids();
     if (rows_ > 0) std::erase_if(special_, [&](const AddedToken& token) { return token.id >= rows_; });
     fill_gaps(whole);
+    // Hugging Face numbers those that follow the vocabulary in the order in which it reads them.
+    std::sort(special_.begin(), special_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     for (const AddedToken& token : special_) {
       builder_.add_whole_token(0, token.content, static_cast<std::uint64_t>(token.id));
     }

@@ -119,7 +119,7 @@ class TokenizerJson {
     if (!pre_tokenizer_) refuse(0, "no pre_tokenizer");
     read_vocab();
     TokenIndex whole_pieces;
-    if (ignore_merges_) whole_pieces = builder_.ids();
+    if (ignore_merges_) whole_pieces = pieces();
     std::vector<AddedToken> added;
     std::vector<bool> whole;
     for (const PlacedToken& read : added_) {
@@ -141,6 +141,17 @@ class TokenizerJson {
     vocabulary.added = std::move(added);
     vocabulary.tokenizer_text = std::move(file_.text);
     return vocabulary;
+  }
+
+  /// The vocabulary without added tokens, which pieces of a text never are.
+  TokenIndex pieces() const {
+    std::unordered_set<std::uint64_t> added;
+    for (const PlacedToken& read : added_) added.insert(read.id);
+    TokenIndex pieces;
+    for (const auto& [bytes, id] : builder_.ids().entries()) {
+      if (!added.contains(static_cast<std::uint64_t>(id))) pieces.add(bytes, id);
+    }
+    return pieces;
   }
 
   void read_vocab() {

@@ -18,6 +18,12 @@ namespace {
 
 const std::string kFiles[] = {"qwen.tiktoken", "tekken.json"};
 
+std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::int32_t> ids;
+  tokenizer.make_encoder()->encode(text, ids);
+  return ids;
+}
+
 }  // namespace
 
 TEST_CASE("rank files: a tokenizer.json of the same mapping is kept", "[rank_file]") {
@@ -33,6 +39,35 @@ TEST_CASE("rank files: a tokenizer.json of the same mapping is kept", "[rank_fil
     const TemporaryFolder model;  // and a model's folder may have such a file alone
     std::filesystem::copy_file(kind_file(name), model.file(name));
     CHECK(hugging_face_tokenizer(model.path() + "/").tokenizer->hash() == tokenizer->hash());
+  }
+}
+
+TEST_CASE("rank files: tokenizers gives the kept file's tokens their ids", "[rank_file]") {
+  const TemporaryFolder folder;
+  std::string lines = contents_of(kind_file("qwen.tiktoken"));
+  const auto ranks = std::count(lines.begin(), lines.end(), '\n');
+  write_file(folder.file("multilingual.tiktoken"), lines + fmt::format("= {}\n", ranks));  // a rank of no token
+  for (const std::string& path :
+       {kind_file("qwen.tiktoken"), kind_file("tekken.json"), folder.file("multilingual.tiktoken")}) {
+    INFO(path);
+    const auto tokenizer = make_tokenizer({"gpt2", path, ""});
+    const json file = json::parse(tokenizer->tokenizer_json());
+    const json& vocab = file.at("model").at("vocab");
+    // The rule of tokenizers 0.23 (add_tokens): what the model has keeps its id, others follow it.
+    std::size_t next = vocab.size();
+    for (const json& token : file.at("added_tokens")) {
+      const std::string content = token.at("content");
+      CAPTURE(content);
+      const std::size_t id = vocab.contains(content) ? vocab.at(content).get<std::size_t>() : next++;
+      REQUIRE(id == token.at("id").get<std::size_t>());
+    }
+    const TemporaryFolder kept;
+    write_file(kept.file(kTokenizerFile), tokenizer->tokenizer_json());
+    const auto read = find_kept_tokenizer("gpt2", tokenizer->hash(), kept.path() + "/").tokenizer;
+    REQUIRE(read != nullptr);
+    for (const char* text : {"<unk>", "<s>a</s>", "<|endoftext|>", "[INST]"}) {  // a text's, not the special tokens
+      CHECK(ids_of(*read, text) == ids_of(*tokenizer, text));
+    }
   }
 }
 

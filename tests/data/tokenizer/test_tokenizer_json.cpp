@@ -67,6 +67,24 @@ TEST_CASE("tokenizer.json: truncation and padding are of batches, not of a text"
   CHECK(make_tokenizer({"gpt2", folder.file(kTokenizerFile), ""})->hash() == golden_tokenizer("plain")->hash());
 }
 
+TEST_CASE("tokenizer.json: sequences within a sequence are its steps", "[tokenizer_json]") {
+  const TemporaryFolder folder;
+  const auto sequence = [](const std::vector<json>& list) { return json{{"type", "Sequence"}, {"normalizers", list}}; };
+  const json nfkd = {{"type", "NFKD"}}, lowercase = {{"type", "Lowercase"}};
+  json file = read_json(kGolden + "plain.json");
+  std::vector<std::vector<std::int32_t>> found;
+  for (const json& normalizer :
+       {sequence({nfkd, lowercase}), sequence({sequence({}), sequence({sequence({nfkd}), lowercase})}), json()}) {
+    file["normalizer"] = normalizer;
+    write_file(folder.file(kTokenizerFile), file.dump());
+    make_tokenizer({"gpt2", folder.file(kTokenizerFile), ""})
+        ->make_encoder()
+        ->encode("\xEF\xAC\x81 A", found.emplace_back());
+  }
+  CHECK(found[0] == found[1]);
+  CHECK(found[0] != found[2]);
+}
+
 TEST_CASE("tokenizer.json: a file that is cut off says so", "[tokenizer_json][fault]") {
   const TemporaryFolder folder;
   const std::string whole = contents_of(kGolden + "plain.json");
