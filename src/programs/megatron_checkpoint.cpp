@@ -298,7 +298,7 @@ void print_tokenizer(const std::string& source, const ConversionReport& report) 
     print_warning(fmt::format("{}: the model has no rows for its last {}: left out (a padding token, usually)",
                               report.tokenizer_file, counted(report.left_out, "token")));
   }
-  if (report.has_tokenizer && !report.unsupported_tokenizer.empty()) {
+  if (!report.tokenizer_file.empty() && !report.unsupported_tokenizer.empty()) {
     print_warning(fmt::format("the tokenizer is made from {} instead", report.tokenizer_file));
   }
   if (report.has_tokenizer) return;

@@ -91,6 +91,8 @@ TEST_CASE("fine-tuning: a model with its head is exported as transformers has it
   const auto config = nlohmann::json::parse(contents_of(exported + "/config.json"));
   const std::string kind = labels ? "ForSequenceClassification" : "ForMultipleChoice";
   CHECK(config.at("architectures") == nlohmann::json{"MegatronBert" + kind});
+  const auto tokenizer = nlohmann::json::parse(contents_of(exported + "/tokenizer_config.json"));
+  CHECK(tokenizer.at("model_input_names") == nlohmann::json{"input_ids", "token_type_ids", "attention_mask"});
   if (labels) {
     CHECK(config.at("id2label") == nlohmann::json{{"0", "dry"}, {"1", "rain"}});
     CHECK(config.at("label2id") == nlohmann::json{{"dry", 0}, {"rain", 1}});
@@ -288,6 +290,7 @@ TEST_CASE("fine-tuning: answers are learned on any layout and resumed exactly") 
   CHECK(mentions(contents_of(folder.file("exported/tokenizer_config.json")), "'Assistant: ' + message['content']"));
   // An import keeps a template for its export, with the tokens that this names.
   nlohmann::json names = nlohmann::json::parse(contents_of(folder.file("exported/tokenizer_config.json")));
+  CHECK(names.at("model_input_names") == nlohmann::json{"input_ids", "attention_mask"});
   names.update({{"chat_template", "{{ bos_token }}{{ messages }}"}, {"bos_token", {{"content", "<s>"}}}});
   write_file(folder.file("exported/tokenizer_config.json"), names.dump());
   CHECK(mentions(done({checkpoint_program(), "import", folder.file("exported"), folder.file("imported")}).out,

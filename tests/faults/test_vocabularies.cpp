@@ -48,6 +48,20 @@ struct Vocabularies {
 
 }  // namespace
 
+TEST_CASE("an export of SentencePiece's vocabulary says who reads it") {
+  const TemporaryFolder folder;
+  const std::string model = source_folder() + "/tests/golden/tokenizer_kinds/spm_llama.model",
+                    prefix = folder.file("set");
+  const std::string run = folder.file("run"), corpus = folder.file("corpus.jsonl");
+  write_file(corpus, "{\"text\": \"" + std::string(3000, 'a') + "\"}\n");
+  require_ended(run_command({preprocess_program(), "--input", corpus, "--output", prefix, "--tokenizer",
+                             "sentencepiece", "--vocab-file", model}),
+                0);
+  require_ended(run_command(training(kOneRank, run, {"data.train=" + prefix, "train.steps=1"})), 0);
+  require_ended(run_command({checkpoint_program(), "export", run, folder.file("exported")}), 0,
+                {"warning: tokenizer.model is the tokenizer's only file", "SentencePieceProcessor"});
+}
+
 TEST_CASE("a run keeps its vocabulary, and text is made from it wherever it lies") {
   const Vocabularies world;
   CHECK((contents_of(world.right + ".vocab.json") == contents_of(small_vocabulary("vocab.json"))));

@@ -95,9 +95,14 @@ void export_tokenizer(const Tokenizer& tokenizer, const ModelConfig& model, cons
     if (!text.empty()) create_file_durably(folder + "/" + kChatTemplateFile, text);
     return;
   }
+  // Versions of transformers differ in what they return unless this says it: without types BERT takes a pair's second
+  // text for its first, and with them GPT-2 adds the embeddings of tokens 0 and 1.
+  nlohmann::json more = {{"model_input_names", {"input_ids", "attention_mask"}}};
+  if (model.family == "bert") more["model_input_names"] = {"input_ids", "token_type_ids", "attention_mask"};
+  if (chat.is_object()) more.update(chat);
   create_file_durably(folder + "/" + kTokenizerFile, json_form);
   create_file_durably(folder + "/" + kTokenizerConfigFile,
-                      write_tokenizer_config(tokenizer, model.sequence_length, chat));
+                      write_tokenizer_config(tokenizer, model.sequence_length, more));
 }
 
 }  // namespace megatron

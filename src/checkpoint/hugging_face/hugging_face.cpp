@@ -67,7 +67,14 @@ HuggingFaceVocabulary vocabulary_of_hugging_face(const std::string& folder, cons
   if (known) {
     const std::string before = data.empty() ? folder + "/" : vocabulary_path(data, "");
     if (!tokenizer_has_files(known->tokenizer)) return {known, nullptr};
-    return {known, find_kept_tokenizer(known->tokenizer, known->hash, before).tokenizer};
+    KeptTokenizer kept = find_kept_tokenizer(known->tokenizer, known->hash, before);
+    if (kept.tokenizer == nullptr) {
+      report.unsupported_tokenizer = fmt::format(
+          "{}: the model has no files of its tokenizer. Import it again with --vocab-file FILE, or give that to "
+          "megatron_generate and megatron_eval",
+          kept.others.empty() ? kept_file_names(known->tokenizer, before) + " is not there" : kept.others);
+    }
+    return {known, std::move(kept.tokenizer)};
   }
   FolderTokenizer made = hugging_face_tokenizer(folder + "/", imported.vocab_rows);
   report.tokenizer_file = made.file;
@@ -178,6 +185,12 @@ ConversionReport export_checkpoint(const CheckpointReader& source, const std::st
     if (tokenizer != nullptr) {
       export_tokenizer(*tokenizer, config.model, task_of(source), source.state().step > 0, kept_chat_template(source),
                        folder.path());
+      if (tokenizer->tokenizer_json().empty() && !family_of(format).begins_texts && !config.model.has_decoder()) {
+        report.lost.push_back(
+            fmt::format("{} is the tokenizer's only file, and AutoTokenizer reads it by other rules for models of {}; "
+                        "encode texts with sentencepiece.SentencePieceProcessor, which gives the ids of training",
+                        tokenizer->files().front().name, name_of(format)));
+      }
     }
     sync_path(folder.path());
     if (options.compare && !config.task.has_head()) {

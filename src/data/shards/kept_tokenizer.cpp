@@ -90,8 +90,10 @@ struct KeptFolders {
     if (!path.has_filename()) path = path.parent_path();  // it ended with a slash
     step = path.string() + "/";
     run = kept_folder((path.parent_path().parent_path()).string()) + "/";
+    in_run = path.parent_path().filename() == "checkpoints";
   }
   std::string step, run;
+  bool in_run = false;
 };
 
 /// Advice for the case that the files that are named are not those of the checkpoint.
@@ -128,7 +130,8 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint
         kept.tokenizer != nullptr || !kept.others.empty(), ErrorKind::data,
         "{} is not there, and {} was trained with a vocabulary; give the files that its text was preprocessed with as "
         "--vocab-file{}",
-        kept_file_names(name, folders.run), checkpoint_path, name == "gpt2" ? " and --merge-file" : "");
+        kept_file_names(name, folders.in_run ? folders.run : folders.step), checkpoint_path,
+        name == "gpt2" ? " and --merge-file" : "");
     verify(kept.tokenizer != nullptr, ErrorKind::checkpoint,
            "{} was trained with the '{}' vocabulary of hash {:016x}, but {}; give the right one as --vocab-file and "
            "--merge-file",

@@ -93,6 +93,14 @@ TEST_CASE("import: without a tokenizer it says what to do and any shards train",
     const CheckpointReader source = open_named_checkpoint(world, folder.file("first"), warnings);
     export_checkpoint(source, folder.file("exported"), world, {});
     nlohmann::json theirs = read(folder.file("exported/config.json"));
+    theirs.at("megatron_train")["tokenizer"] = "sentencepiece";  // an export whose file has been lost
+    theirs.at("megatron_train")["tokenizer_hash"] = "0123456789abcdef";
+    write_file(folder.file("exported/config.json"), theirs.dump());
+    const ConversionReport lost = import_checkpoint(folder.file("exported"), folder.file("lost"), world, {});
+    CHECK_THAT(lost.unsupported_tokenizer,
+               Contains(folder.file("exported/tokenizer.model") + " is not there") && Contains("--vocab-file FILE"));
+    require_error(ErrorKind::data, {folder.file("lost/tokenizer.model") + " is not there"},
+                  [&] { tokenizer_of_checkpoint(folder.file("lost"), "sentencepiece", 1, "", ""); });
     theirs.erase("megatron_train");
     theirs["eos_token_id"] = {7, 9};
     write_file(folder.file("exported/config.json"), theirs.dump());
