@@ -1,6 +1,7 @@
 #include "programs/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -58,17 +59,21 @@ void check_keys(const std::vector<std::string>& words) {
   }
 }
 
-/// A flag of Megatron-LM, as it was typed ("--lr", "--lr=1e-4"), is answered with what does the same here.
-void refuse_megatron_flag(const std::string& typed, const std::vector<std::string>& words) {
-  const std::size_t equals = typed.find('=');
-  const std::string name = typed.substr(0, equals);
-  const MegatronFlag* flag = find_megatron_flag(name);
-  if (flag == nullptr) return;
-  std::string value = equals == std::string::npos ? "" : typed.substr(equals + 1);
-  const auto at = std::find(words.begin(), words.end(), name);
-  if (at != words.end() && at + 1 != words.end() && !(at + 1)->starts_with("-")) value = *(at + 1);
-  fail(ErrorKind::configuration, "unknown option {} {}; docs/from_megatron.md lists all flags", name,
-       megatron_advice(*flag, value));
+/// Flags of Megatron-LM, as they were typed ("--lr", "--lr=1e-4"), are answered with what does the same here, all at
+/// once: who types one has a whole command of them.
+void refuse_megatron_flags(const po::options_description& options, const std::vector<std::string>& words) {
+  std::vector<std::string> answers;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::size_t equals = words[i].find('=');
+    const std::string name = words[i].substr(0, equals);
+    const MegatronFlag* flag = find_megatron_flag(name);
+    if (flag == nullptr || options.find_nothrow(name.substr(2), false) != nullptr) continue;
+    std::string value = equals == std::string::npos ? "" : words[i].substr(equals + 1);
+    if (value.empty() && i + 1 < words.size() && !words[i + 1].starts_with("-")) value = words[i + 1];
+    answers.push_back(fmt::format("unknown option {}, Megatron-LM's: {}", name, megatron_advice(*flag, value)));
+  }
+  if (answers.empty()) return;
+  fail(ErrorKind::configuration, "{}; docs/from_megatron.md lists all flags", fmt::join(answers, "\n"));
 }
 
 /// Whether an option takes the name of a file or folder, by the name that --help gives its value.
@@ -115,7 +120,7 @@ po::variables_map parse_command_line(int argc, char** argv, const po::options_de
     expand_paths(options, values);
     po::notify(values);
   } catch (const po::unknown_option& error) {
-    refuse_megatron_flag(error.get_option_name(), {argv + 1, argv + argc});
+    refuse_megatron_flags(options, {argv + 1, argv + argc});
     std::vector<std::string> names;
     for (const auto& option : options.options()) names.push_back("--" + option->long_name());
     const std::string nearest = suggest_choice(error.get_option_name(), names);

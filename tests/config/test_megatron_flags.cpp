@@ -91,15 +91,27 @@ TEST_CASE("Megatron's flags: those of its first examples are all there", "[confi
   CHECK(find_megatron_flag("--dry-rum") == nullptr);
 }
 
+TEST_CASE("Megatron's flags: names that Accelerate's plugin and nanoGPT use as keys are answered", "[config]") {
+  const auto answer = [](const std::string& key) { return error_of([&] { parse_small({key + "=1"}); }); };
+  for (const auto& [key, ours] : {std::pair("max_iters", "train.steps"),
+                                  {"out_dir", "run.directory"},
+                                  {"valid_data", "data.validation"},
+                                  {"lr_mult", "optimizer.groups"},
+                                  {"use_custom_fsdp", "optimizer.share"}}) {
+    CHECK_THAT(answer(key), Contains(ours));
+  }
+  CHECK_THAT(answer("tokenizer_type"), Contains("Megatron-LM's --tokenizer-type: the shards know their tokenizer"));
+  CHECK_THAT(answer("calculate_per_token_loss"), Contains("always: a loss is divided by the tokens"));
+}
+
 TEST_CASE("Megatron's flags: what a message says of one", "[config]") {
   CHECK(megatron_advice(*find_megatron_flag("--num-layers"), "24") ==
-        "is Megatron-LM's; here it is the key model.layers of the input file, or --set model.layers=24");
+        "write model.layers in the input file, or --set model.layers=24");
   CHECK(megatron_advice(*find_megatron_flag("--optimizer"), "adam") ==
-        "is Megatron-LM's; here it is the key optimizer.name of the input file, or --set optimizer.name=VALUE (adam is "
-        "adamw)");
+        "write optimizer.name in the input file, or --set optimizer.name=VALUE (adam is adamw)");
   CHECK_THAT(megatron_advice(*find_megatron_flag("--decoupled-lr"), "1e-4"),
              Contains("optimizer.groups") && Contains("roles embedding and head with a learning_rate_factor"));
-  CHECK(megatron_advice(*find_megatron_flag("--master_port"), "6000") == "is Megatron-LM's: MPI finds the ranks");
+  CHECK(megatron_advice(*find_megatron_flag("--master_port"), "6000") == "MPI finds the ranks");
 }
 
 TEST_CASE("docs/from_megatron.md is what the table says", "[config][reference]") {

@@ -20,6 +20,7 @@
 #include "config/parse/read_value.h"
 #include "config/parse/text_checks.h"
 #include "config/rules/rules.h"
+#include "config/schema/megatron_flags.h"
 #include "config/schema/print.h"
 #include "config/schema/suggestions.h"
 #include "config/schema/task.h"
@@ -169,9 +170,14 @@ class Parser {
                                       name, table, earlier->now, earlier->when_true, earlier->when_false));
     }
     const std::string near = suggest_key(table, name);
-    issue(place,
-          fmt::format("unknown key '{}{}'; {}", table.empty() ? "" : table + ".", name,
-                      near.empty() ? "inputs/README.md lists the keys" : fmt::format("did you mean '{}'?", near)));
+    const MegatronFlag* const flag = find_megatron_flag("--" + name);
+    const bool explained = flag != nullptr && flag->key.empty();
+    issue(place, fmt::format("unknown key '{}{}'; {}{}{}", table.empty() ? "" : table + ".", name,
+                             explained ? fmt::format("Megatron-LM's {}: {}", flag->flag, flag->note) : "",
+                             explained && !near.empty() ? "; or " : "",
+                             !near.empty() ? fmt::format("did you mean '{}'?", near)
+                             : explained   ? ""
+                                           : "inputs/README.md lists the keys"));
     // The key that was meant was given: no second message that it is missing.
     if (!near.empty()) failed_.insert(near.find('.') == std::string::npos ? table + "." + near : near);
   }
