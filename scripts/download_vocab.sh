@@ -8,7 +8,12 @@ set -euo pipefail
 . "$(dirname "$0")/fetch_url.sh"
 
 name=gpt2
-case ${1:-} in gpt2 | bert-uncased | bert-cased) name=$1 && shift ;; esac
+case ${1:-} in
+  gpt2 | bert-uncased | bert-cased) name=$1 && shift ;;
+  gpt* | bert*)
+    echo "download_vocab: no vocabulary $1: gpt2, bert-uncased or bert-cased; a folder of that name is ./$1" >&2
+    exit 2 ;;
+esac
 folder=${1:-data/$name}
 
 # file, SHA-256, and where it is: GPT-2's at OpenAI under its first name, at Hugging Face under its usual one. The same bytes.

@@ -179,7 +179,7 @@ last_words() {  # EXIT_CODE
     echo "launch: mpirun itself was ended by SIG$(kill -l $(($1 - 128))) (exit code $1)$saved"
   else
     echo "launch: Open MPI could not start the job, or has lost it (exit code $1)$(
-      [[ ! -e $folder/complaint ]] || echo ": $(< "$folder/complaint")"); what it says is above$saved"
+      [[ ! -e $folder/complaint ]] || echo ": $(< "$folder/complaint")"); its own messages are above, if it gave any$saved"
   fi
 }
 

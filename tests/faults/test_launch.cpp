@@ -166,7 +166,7 @@ TEST_CASE("launch script: Open MPI's own failures are not a defect of the progra
             "no network\n",
             1,
             "launch: Open MPI could not start the job, or has lost it (exit code 1): Out of resource "
-            "(oob_tcp_listener.c); what it says is above",
+            "(oob_tcp_listener.c); its own messages are above",
             "no network\n"},
         Way{lost.c_str(), 205,
             "launch: the host node3 is lost: it, its network or Open MPI's daemon there is down (exit code 205)", ""},

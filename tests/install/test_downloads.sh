@@ -85,6 +85,8 @@ mkdir -p data/bert-cased
 cp uncased data/bert-cased/vocab.txt
 run 1 vocab bert-cased
 says "data/bert-cased/vocab.txt is there, but is not the cased BERT's"
+run 2 vocab bert  # a misspelt name is no folder
+says "download_vocab: no vocabulary bert: gpt2, bert-uncased or bert-cased"
 downloader wget
 place cased https://mirror/vocab.txt
 VOCAB_MIRROR=https://mirror run 0 vocab bert-cased elsewhere

@@ -20,7 +20,7 @@ const char* advice_for(int error) {
     case ENOTEMPTY:
     case EEXIST: return "; something is there that was not before: remove it, or choose another name";
     case ENAMETOOLONG: return "; choose a shorter name";
-    case ELOOP: return "; name what it stands for, not the link";
+    case ELOOP: return "; give the path that the link leads to";
     case ENXIO: return "; a named pipe or a device has this name: remove it, or choose another name";
     default: return "";
   }

@@ -54,7 +54,7 @@ void RunLock::hold() {
     log_.warning(
         "{} was moved away while this job trains there: metrics, checkpoints and lines from here on are in a new "
         "folder "
-        "of that name; what there was before is where it was moved to",
+        "of that name; its earlier contents are where it was moved to",
         directory_);
   }
   for (File& file : files_) {

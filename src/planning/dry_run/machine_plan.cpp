@@ -116,8 +116,8 @@ void describe_room(const Config& config, std::int64_t size, std::int64_t room, s
   const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
   const std::string& directory = config.run.directory;
   if (free < room) {
-    plan.obstacles.push_back(
-        fmt::format("a checkpoint needs {} in {}, and {} are free", bytes(room), directory, bytes(free)));
+    plan.obstacles.push_back(fmt::format("a checkpoint of {} takes {} in {} while it is written, and {} are free",
+                                         bytes(size), bytes(room), directory, bytes(free)));
     return;
   }
   const std::optional<std::int64_t> kept = checkpoints_at_a_time(config, run_seconds);

@@ -112,9 +112,12 @@ class Report {
 
   // A run without a test is no surprise: its line says so.
   void warn_about_nothing(const Evaluated& split) {
-    const std::string remedy =
-        fmt::format("data.split = \"{}\"{} or {} gives it some", remedy_for(split), of_sentences_ ? "" : ", more text",
-                    of_sentences_ ? "more text" : "a shorter model.sequence_length");
+    std::vector<std::string> remedies = {"more text"};
+    if (!of_sentences_) remedies.emplace_back("a shorter model.sequence_length");
+    if (config_.data.split != remedy_for(split)) {
+      remedies.insert(remedies.begin(), fmt::format("data.split = \"{}\"", remedy_for(split)));
+    }
+    const std::string remedy = fmt::format("{} gives it some", fmt::join(remedies, " or "));
     if (&split.samples == &datasets_.test()) {
       result_.lines.back() += "; " + remedy;
     } else {

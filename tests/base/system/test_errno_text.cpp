@@ -16,7 +16,7 @@ TEST_CASE("errors of the file system say what to do about them", "[errno]") {
                                       {ENOSPC, "free some space"},
                                       {EDQUOT, "quota"},
                                       {EFBIG, "ulimit -f"},
-                                      {ELOOP, "not the link"},
+                                      {ELOOP, "the path that the link leads to"},
                                       {ENOTEMPTY, "remove it"}}) {
     errno = error;
     require_error(ErrorKind::filesystem, {"cannot open /a/b: ", advice}, [] { fail_with_errno("open", "/a/b"); });

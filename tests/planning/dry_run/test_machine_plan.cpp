@@ -85,7 +85,7 @@ TEST_CASE("machine plan: what is in the way is said, also where it still runs") 
   const MachinePlan plan = planned.on(machine, 8);
   CHECK_THAT(plan.text, Contains("1000 B are free: too little\n"));
   REQUIRE(plan.obstacles.size() == 2);
-  CHECK_THAT(plan.obstacles[0], Contains("a checkpoint needs ") && Contains(", and 2.0 KiB are free"));
+  CHECK_THAT(plan.obstacles[0], Contains("a checkpoint of ") && Contains("while it is written, and 2.0 KiB are free"));
   CHECK_THAT(plan.obstacles[1], Contains("of memory, and 1000 B are free"));
   // Unknown amounts of memory and disk are no obstacles.
   CHECK(planned.on({.name = "node7", .cores = 2}, 8).obstacles.empty());
@@ -102,7 +102,7 @@ TEST_CASE("machine plan: what a checkpoint needs is what the start asks for") {
   machine.free_disk = room - 1;
   REQUIRE(planned.on(machine, 1).obstacles.size() == 1);
   CHECK_THAT(planned.on(machine, 1).obstacles[0],
-             Contains("a checkpoint needs " + format_bytes(static_cast<double>(room)) + " in "));
+             Contains(" takes " + format_bytes(static_cast<double>(room)) + " in "));
   CHECK(planned.on(machine, 1).warnings.empty());
   machine.free_disk = room;
   CHECK(planned.on(machine, 1).obstacles.empty());

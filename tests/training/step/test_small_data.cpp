@@ -115,14 +115,18 @@ TEST_CASE("small data: each split's share and samples are reported", "[small_dat
       std::vector<std::string>{
           "training  969 tokens, 96.9 % of data.train: 242 samples per pass",
           "validation 30 tokens, 3 % of data.train: 7 samples; each evaluation takes the first 6",
-          "test      1 token, 0.1 % of data.train: not one sample of 5 tokens; data.split = \"90,5,5\", more text or a "
-          "shorter model.sequence_length gives it some"});
+          "test      1 token, 0.1 % of data.train: not one sample of 5 tokens; data.split = \"90,5,5\" or more text or "
+          "a shorter model.sequence_length gives it some"});
   CHECK(report.warnings.empty());
   text.config.model.sequence_length = 40;
   REQUIRE(text.report().warnings.size() == 1);
   CHECK_THAT(text.report().warnings[0],
              Contains("validation 30 tokens, 3 % of data.train: not one sample of 41 tokens") &&
                  Contains("data.split = \"90,10\""));
+  text.config.data.split = "90,10";  // what it is already is no advice
+  text.config.model.sequence_length = 200;
+  REQUIRE(text.report().warnings.size() == 1);
+  CHECK_THAT(text.report().warnings[0], Contains("; more text or a shorter model.sequence_length gives it some"));
   text.config.model.sequence_length = 4;
   text.config.data.test = text.folder.file("text");
   CHECK(text.report().lines[2] == "test      1000 tokens of data.test: 249 samples; each evaluation takes the first 6");
