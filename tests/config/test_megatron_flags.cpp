@@ -91,7 +91,7 @@ TEST_CASE("Megatron's flags: those of its first examples are all there", "[confi
   CHECK(find_megatron_flag("--dry-rum") == nullptr);
 }
 
-TEST_CASE("Megatron's flags: names that Accelerate's plugin and nanoGPT use as keys are answered", "[config]") {
+TEST_CASE("Megatron's flags: as keys, of Accelerate and nanoGPT, too", "[config]") {
   const auto answer = [](const std::string& key) { return error_of([&] { parse_small({key + "=1"}); }); };
   for (const auto& [key, ours] : {std::pair("max_iters", "train.steps"),
                                   {"out_dir", "run.directory"},

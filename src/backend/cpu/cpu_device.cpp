@@ -11,7 +11,6 @@
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ops/backends.h"
 #include "base/system/memory_usage.h"
-#include "base/text/byte_text.h"
 
 namespace megatron {
 
@@ -65,9 +64,9 @@ void* CpuDevice::allocate(std::size_t bytes) {
                                 : std::aligned_alloc(kAlignment, round_up(bytes == 0 ? 1 : bytes, kAlignment));
   }
   verify(memory != nullptr, ErrorKind::configuration,
-         "out of host memory: could not get {} ({} bytes); use fewer ranks on this node, a smaller "
+         "out of host memory: could not get {} bytes ({:.2f} GiB); use fewer ranks on this node, a smaller "
          "train.micro_batch_size or more tensor or pipeline ranks (--dry-run predicts the memory)",
-         format_bytes(static_cast<double>(bytes)), bytes);
+         bytes, static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
   return memory;
 }
 

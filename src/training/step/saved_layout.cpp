@@ -107,7 +107,8 @@ Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& sh
   Config config = config_of_model(run);
   config.optimizer = run.optimizer;
   config.optimizer.share_within = 0;  // of another number of copies
-  if (config.optimizer.shares().weights && shape.pipeline > 1) config.optimizer.share = "gradients";  // what stages can
+  // Stages of a pipeline share no weights.
+  if (config.optimizer.shares().weights && shape.pipeline > 1) config.optimizer.share = "gradients";
   config.optimizer_groups = run.optimizer_groups;
   config.parallel.tensor = shape.tensor;
   config.parallel.pipeline = shape.pipeline;

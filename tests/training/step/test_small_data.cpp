@@ -123,7 +123,7 @@ TEST_CASE("small data: each split's share and samples are reported", "[small_dat
   CHECK_THAT(text.report().warnings[0],
              Contains("validation 30 tokens, 3 % of data.train: not one sample of 41 tokens") &&
                  Contains("data.split = \"90,10\""));
-  text.config.data.split = "90,10";  // what it is already is no advice
+  text.config.data.split = "90,10";  // the split that is there is no advice
   text.config.model.sequence_length = 200;
   REQUIRE(text.report().warnings.size() == 1);
   CHECK_THAT(text.report().warnings[0], Contains("; more text or a shorter model.sequence_length gives it some"));
