@@ -96,7 +96,7 @@ Config config_of_model(const Config& run) {
   config.model = run.model;
   config.precision = run.precision;
   if (run.task.has_head()) config.task = run.task;   // a decoder that has learned from instructions is one like others
-  config.optimizer.scaling = run.optimizer.scaling;  // which model.base_hidden_size belongs to
+  config.optimizer.scaling = run.optimizer.scaling;  // model.base_hidden_size belongs to it
   config.data.train = run.data.train;                // is not read, and may not be empty
   config.train.steps = config.train.global_batch_size = config.train.micro_batch_size = 1;
   return config;
@@ -106,7 +106,7 @@ Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& sh
   const Config run = saved_config(checkpoint);
   Config config = config_of_model(run);
   config.optimizer = run.optimizer;
-  config.optimizer.share_within = 0;  // of another number of copies
+  config.optimizer.share_within = 0;
   // Stages of a pipeline share no weights.
   if (config.optimizer.shares().weights && shape.pipeline > 1) config.optimizer.share = "gradients";
   config.optimizer_groups = run.optimizer_groups;
