@@ -27,7 +27,7 @@ struct ConversionReport {
   bool chat_template = false;               ///< an import has one, which is kept for exports
   std::string unusable_chat_template;       ///< why an import's is not kept; empty if it is, or if there is none
   std::string unsupported_tokenizer;        ///< why an import could not use the folder's first file; empty if it could
-  std::vector<std::string> lost;            ///< what an export loses: lost_in_format(), and a tokenizer's rules
+  std::vector<std::string> lost;            ///< losses of an export: lost_in_format(), and a tokenizer's rules
   std::optional<LogitComparison> compared;  ///< unless it was not asked for
 };
 
