@@ -60,8 +60,9 @@ void check_keys(const std::vector<std::string>& words) {
 }
 
 /// Flags of Megatron-LM, as they were typed ("--lr", "--lr=1e-4"), are answered with what does the same here, all at
-/// once: who types one has a whole command of them.
-void refuse_megatron_flags(const po::options_description& options, const std::vector<std::string>& words) {
+/// once: whoever types one usually has a whole command of them. `unknown`: the first option that is none of ours.
+void refuse_megatron_flags(const po::options_description& options, const std::string& unknown,
+                           const std::vector<std::string>& words) {
   std::vector<std::string> answers;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::size_t equals = words[i].find('=');
@@ -70,10 +71,12 @@ void refuse_megatron_flags(const po::options_description& options, const std::ve
     if (flag == nullptr || options.find_nothrow(name.substr(2), false) != nullptr) continue;
     std::string value = equals == std::string::npos ? "" : words[i].substr(equals + 1);
     if (value.empty() && i + 1 < words.size() && !words[i + 1].starts_with("-")) value = words[i + 1];
-    answers.push_back(fmt::format("unknown option {}, Megatron-LM's: {}", name, megatron_advice(*flag, value)));
+    answers.push_back(fmt::format("unknown option {} of Megatron-LM: {}", name, megatron_advice(*flag, value)));
   }
   if (answers.empty()) return;
-  fail(ErrorKind::configuration, "{}; docs/from_megatron.md lists all flags", fmt::join(answers, "\n"));
+  if (find_megatron_flag(unknown) == nullptr) answers.push_back("unknown option " + unknown);
+  answers.emplace_back("docs/from_megatron.md lists all flags of Megatron-LM");
+  fail(ErrorKind::configuration, "{}", fmt::join(answers, "\n"));
 }
 
 /// Whether an option takes the name of a file or folder, by the name that --help gives its value.
@@ -120,7 +123,7 @@ po::variables_map parse_command_line(int argc, char** argv, const po::options_de
     expand_paths(options, values);
     po::notify(values);
   } catch (const po::unknown_option& error) {
-    refuse_megatron_flags(options, {argv + 1, argv + argc});
+    refuse_megatron_flags(options, error.get_option_name(), {argv + 1, argv + argc});
     std::vector<std::string> names;
     for (const auto& option : options.options()) names.push_back("--" + option->long_name());
     const std::string nearest = suggest_choice(error.get_option_name(), names);

@@ -100,7 +100,8 @@ TEST_CASE("Megatron's flags: as keys, of Accelerate and nanoGPT, too", "[config]
                                   {"use_custom_fsdp", "optimizer.share"}}) {
     CHECK_THAT(answer(key), Contains(ours));
   }
-  CHECK_THAT(answer("tokenizer_type"), Contains("Megatron-LM's --tokenizer-type: the shards know their tokenizer"));
+  CHECK_THAT(answer("tokenizer_type"),
+             Contains("Megatron-LM's --tokenizer-type has no key here; the shards know their tokenizer"));
   CHECK_THAT(answer("calculate_per_token_loss"), Contains("always: a loss is divided by the tokens"));
 }
 
@@ -111,7 +112,7 @@ TEST_CASE("Megatron's flags: what a message says of one", "[config]") {
         "write optimizer.name in the input file, or --set optimizer.name=VALUE (adam is adamw)");
   CHECK_THAT(megatron_advice(*find_megatron_flag("--decoupled-lr"), "1e-4"),
              Contains("optimizer.groups") && Contains("roles embedding and head with a learning_rate_factor"));
-  CHECK(megatron_advice(*find_megatron_flag("--master_port"), "6000") == "MPI finds the ranks");
+  CHECK(megatron_advice(*find_megatron_flag("--master_port"), "6000") == "no key here; MPI finds the ranks");
 }
 
 TEST_CASE("docs/from_megatron.md is what the table says", "[config][reference]") {

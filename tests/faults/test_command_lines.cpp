@@ -39,13 +39,14 @@ TEST_CASE("keys without --set: the error types it out") {
   refused({program, input, "--train.steps=3"}, {"unknown option --train.steps=3", "type --set train.steps=3"});
   refused({program, input, "--train.steps", "3"}, {"unknown option --train.steps;", "type --set train.steps=3"});
   refused({program, input, "--num-layers", "24"},
-          {"unknown option --num-layers, Megatron-LM's: write model.layers in the input file", "--set model.layers=24",
+          {"unknown option --num-layers of Megatron-LM: write model.layers in the input file", "--set model.layers=24",
            "docs/from_megatron.md"});
   refused({program, input, "--lr=1e-4", "--hidden-size", "512", "--swiglu"},  // all of a command at once
-          {"--lr, Megatron-LM's", "--set learning_rate.peak=1e-4", "--set model.hidden_size=512", "(swiglu)"});
+          {"--lr of Megatron-LM", "--set learning_rate.peak=1e-4", "--set model.hidden_size=512", "(swiglu)"});
+  refused({program, input, "--dry-rum", "--bf16"}, {"(bf16)", "unknown option --dry-rum"});
   refused({program, input, "--bf16"}, {"--set precision.compute=VALUE (bf16)"});
   refused({program, input, "--master_port", "6000"},
-          {"unknown option --master_port, Megatron-LM's: MPI finds the ranks"});
+          {"unknown option --master_port of Megatron-LM: no key here; MPI finds the ranks"});
   refused({program, input, "--set", "train.steps", "3"},
           {"--set train.steps 3: key and value are one word", "type --set train.steps=3"});
   refused({program, input, "--set", "learning_rate=3"},

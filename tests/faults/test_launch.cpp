@@ -166,7 +166,7 @@ TEST_CASE("launch script: Open MPI's own failures are not a defect of the progra
             "no network\n",
             1,
             "launch: Open MPI could not start the job, or has lost it (exit code 1): Out of resource "
-            "(oob_tcp_listener.c); its own messages are above",
+            "(oob_tcp_listener.c); its own messages are above, if it gave any",
             "no network\n"},
         Way{lost.c_str(), 205,
             "launch: the host node3 is lost: it, its network or Open MPI's daemon there is down (exit code 205)", ""},
@@ -174,8 +174,8 @@ TEST_CASE("launch script: Open MPI's own failures are not a defect of the progra
             "[node1:7] 3 more processes have sent help message help-mpi-api.txt / mpi-abort\n"
             "[node1:9] Read -1, expected 4096, errno = 3\n",
             255,
-            "launch: Open MPI could not start the job, or has lost it (exit code 255): UNREACHABLE (server.c); what it "
-            "says is above",
+            "launch: Open MPI could not start the job, or has lost it (exit code 255): UNREACHABLE (server.c); its "
+            "own messages are above, if it gave any",
             ""}}) {
     const TemporaryFolder folder;
     const std::string launcher = folder.file("mpirun");

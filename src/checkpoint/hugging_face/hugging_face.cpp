@@ -70,7 +70,7 @@ HuggingFaceVocabulary vocabulary_of_hugging_face(const std::string& folder, cons
     KeptTokenizer kept = find_kept_tokenizer(known->tokenizer, known->hash, before);
     if (kept.tokenizer == nullptr) {
       report.unsupported_tokenizer = fmt::format(
-          "{}: the model has no files of its tokenizer. Import it again with --vocab-file FILE, or give that to "
+          "{}. The model is imported without its tokenizer: import it again with --vocab-file FILE, or give that to "
           "megatron_generate and megatron_eval",
           kept.others.empty() ? kept_file_names(known->tokenizer, before) + " is not there" : kept.others);
     }

@@ -170,14 +170,13 @@ class Parser {
                                       name, table, earlier->now, earlier->when_true, earlier->when_false));
     }
     const std::string near = suggest_key(table, name);
-    const MegatronFlag* const flag = find_megatron_flag("--" + name);
-    const bool explained = flag != nullptr && flag->key.empty();
-    issue(place, fmt::format("unknown key '{}{}'; {}{}{}", table.empty() ? "" : table + ".", name,
-                             explained ? fmt::format("Megatron-LM's {}: {}", flag->flag, flag->note) : "",
-                             explained && !near.empty() ? "; or " : "",
-                             !near.empty() ? fmt::format("did you mean '{}'?", near)
-                             : explained   ? ""
-                                           : "inputs/README.md lists the keys"));
+    std::string advice = near.empty() ? "" : fmt::format("did you mean '{}'?", near);
+    if (const MegatronFlag* const flag = find_megatron_flag("--" + name); flag != nullptr && flag->key.empty()) {
+      advice = fmt::format("Megatron-LM's {} has {}{}{}", flag->flag, megatron_advice(*flag, ""),
+                           advice.empty() ? "" : "; or ", advice);
+    }
+    if (advice.empty()) advice = "inputs/README.md lists the keys";
+    issue(place, fmt::format("unknown key '{}{}'; {}", table.empty() ? "" : table + ".", name, advice));
     // The key that was meant was given: no second message that it is missing.
     if (!near.empty()) failed_.insert(near.find('.') == std::string::npos ? table + "." + near : near);
   }

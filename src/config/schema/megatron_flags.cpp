@@ -123,7 +123,7 @@ constexpr MegatronFlag kParallel[] = {
      "in ranks of an instance: context × data ranks over instances"},
     {"--use-megatron-fsdp", "optimizer.share", "as --data-parallel-sharding-strategy says"},
     {"--use-torch-fsdp2", "optimizer.share", "weights"},
-    {"--use-custom-fsdp", "optimizer.share", "weights"},
+    {"--use-custom-fsdp", "optimizer.share", "as --data-parallel-sharding-strategy says"},
     {"--overlap-grad-reduce", "parallel.overlap_gradients", "true"},
     {"--overlap-param-gather", "optimizer.share", "weights are always gathered under the forward"},
     {"--DDP-impl", "", "there is one implementation; gradients are summed in fp32 buckets"},
@@ -285,7 +285,7 @@ constexpr MegatronFlag kData[] = {
     {"--train-sample-idx-path", "", "indices are not stored; data.order says the order"},
     {"--train-shuffle-idx-path", "", "indices are not stored; data.order says the order"},
     {"--train-data-exact-num-epochs", "train.epochs", ""},
-    {"--return-data-index", "", "megatron_train --print-samples shows which documents a sample is of"},
+    {"--return-data-index", "", "megatron_train --print-samples prints the tokens and the text of samples"},
     {"--repeated-dataloader", "", "a run that is longer than its data reads it again, in another order"},
     {"--retriever-seq-length", "", "there is no retriever"},
     {"--dataloader-type", "data.order", "megatron and megatron_core are the orders of Megatron's loaders"},
@@ -334,7 +334,7 @@ constexpr MegatronFlag kRun[] = {
     {"--target-pipeline-model-parallel-size", "", "megatron_checkpoint reshape --pipeline"},
     {"--log-interval", "run.log_every", ""},
     {"--tensorboard-dir", "run.tensorboard", "true; the events lie in run.directory"},
-    {"--tensorboard-log-interval", "run.log_every", ""},
+    {"--tensorboard-log-interval", "run.metrics_every", ""},
     {"--tensorboard-queue-size", "", "nothing is queued"},
     {"--log-timers-to-tensorboard", "run.tensorboard", "what metrics.jsonl has is written"},
     {"--log-batch-size-to-tensorboard", "run.tensorboard", "what metrics.jsonl has is written"},
@@ -342,7 +342,7 @@ constexpr MegatronFlag kRun[] = {
     {"--no-log-loss-scale-to-tensorboard", "run.tensorboard", "what metrics.jsonl has is written"},
     {"--log-validation-ppl-to-tensorboard", "run.tensorboard", "what metrics.jsonl has is written"},
     {"--log-memory-to-tensorboard", "run.tensorboard", "what metrics.jsonl has is written; --dry-run plans memory"},
-    {"--log-world-size-to-tensorboard", "", "run.log and --report say it"},
+    {"--log-world-size-to-tensorboard", "", "the file run.log in run.directory says it"},
     {"--log-optimizer-states-to-tensorboard", "", "moments are not logged"},
     {"--log-num-zeros-in-grad", "", "zeros are not counted"},
     {"--log-params-norm", "run.parameter_norm", "true"},
@@ -420,7 +420,7 @@ const MegatronFlag* find_megatron_flag(std::string_view flag) {
 }
 
 std::string megatron_advice(const MegatronFlag& flag, std::string_view value) {
-  if (flag.key.empty()) return std::string(flag.note);
+  if (flag.key.empty()) return fmt::format("no key here; {}", flag.note);
   return fmt::format("write {0} in the input file, or --set {0}={1}{2}{3}", flag.key,
                      value.empty() || !flag.note.empty() ? "VALUE" : value, flag.note.empty() ? "" : " (", flag.note) +
          (flag.note.empty() ? "" : ")");

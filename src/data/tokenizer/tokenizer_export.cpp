@@ -26,8 +26,8 @@ Json written_pre_tokenizer(const BpeVocabulary& vocabulary) {
   return {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(false)}}};
 }
 
-/// Tokens by their ids. Hugging Face gives added tokens that are not among them ids after the last one, whatever ids
-/// are theirs: the others stand here, too, as they are written in a text.
+/// Tokens by their ids. Hugging Face numbers added tokens that the vocabulary lacks from its end on, whatever ids they
+/// have: with ignore_merges those at the end are left out, and others are written as they stand in a text.
 Json written_vocab(const BpeVocabulary& vocabulary) {
   std::vector<bool> in_text(vocabulary.tokens.size());
   std::size_t end = vocabulary.tokens.size();

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/text/json_reader.h"
 #include "data/tokenizer/base64.h"
 #include "data/tokenizer/special_names.h"
 
@@ -63,15 +64,21 @@ std::string type_of(const Json& step, const char* part) {
 /// The steps of a part: none of null, those of a Sequence (which names them `list`) and of Sequences in it, or the one
 /// that it is.
 std::vector<Json> steps_of(std::string_view text, const char* part, const char* list) {
+  constexpr std::size_t kDeepest = 64;
+  try {
+    JsonReader(text).skip_value(kDeepest);
+  } catch (const JsonError&) {
+    refuse(fmt::format("a {} of more than {} levels", part, kDeepest));
+  }
   const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) refuse(fmt::format("a {} with a number that is too large", part));
   if (value.is_null()) return {};
   std::vector<Json> steps, rest = {value};  // the next one last
   while (!rest.empty()) {
-    const Json next = std::move(rest.back());
+    Json next = std::move(rest.back());
     rest.pop_back();
     if (type_of(next, part) != "Sequence") {
-      steps.push_back(next);
+      steps.push_back(std::move(next));
       continue;
     }
     const auto found = next.find(list);

@@ -8,6 +8,7 @@
 #include "base/system/regular_file.h"
 #include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/base64.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/json_members.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_export.h"
@@ -250,6 +251,7 @@ class RankReader {
     TokenIndex whole = builder_.ids();
     if (rows_ > 0) std::erase_if(special_, [&](const AddedToken& token) { return token.id >= rows_; });
     fill_gaps(whole);
+    refuse_ambiguous_names(whole);
     // Hugging Face numbers those that follow the vocabulary in the order in which it reads them.
     std::sort(special_.begin(), special_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     for (const AddedToken& token : special_) {
@@ -265,6 +267,17 @@ class RankReader {
     vocabulary.added = std::move(special_);
     vocabulary.tokenizer_text = write_tokenizer_json(vocabulary);
     return vocabulary;
+  }
+
+  /// A special token before the last rank has its name in the vocabulary of tokenizer.json, where "é" is byte 0xE9.
+  void refuse_ambiguous_names(const TokenIndex& whole) const {
+    std::int32_t last = -1;
+    for (const TokenIndex::Entry& entry : whole.entries()) last = std::max(last, entry.id);
+    for (const AddedToken& token : special_) {
+      if (token.id > last || ByteAlphabet().bytes_of(token.content).value_or(token.content) == token.content) continue;
+      file_.fail_at(0, "its special token \"{}\" is written as a token of other bytes is in a tokenizer.json",
+                    shown(token.content));
+    }
   }
 
   /// Ids that no token has, up to the highest one.

@@ -143,13 +143,15 @@ class TokenizerJson {
     return vocabulary;
   }
 
-  /// The vocabulary without added tokens, which pieces of a text never are.
+  /// The vocabulary without special tokens: a text that has their names is text.
   TokenIndex pieces() const {
-    std::unordered_set<std::uint64_t> added;
-    for (const PlacedToken& read : added_) added.insert(read.id);
+    std::unordered_set<std::uint64_t> special;
+    for (const PlacedToken& read : added_) {
+      if (read.token.special) special.insert(read.id);
+    }
     TokenIndex pieces;
     for (const auto& [bytes, id] : builder_.ids().entries()) {
-      if (!added.contains(static_cast<std::uint64_t>(id))) pieces.add(bytes, id);
+      if (!special.contains(static_cast<std::uint64_t>(id))) pieces.add(bytes, id);
     }
     return pieces;
   }

@@ -112,12 +112,11 @@ class Report {
 
   // A run without a test is no surprise: its line says so.
   void warn_about_nothing(const Evaluated& split) {
-    std::vector<std::string> remedies = {"more text"};
-    if (!of_sentences_) remedies.emplace_back("a shorter model.sequence_length");
+    std::string remedy = of_sentences_ ? "more text" : "more text or a shorter model.sequence_length";
     if (config_.data.split != remedy_for(split)) {
-      remedies.insert(remedies.begin(), fmt::format("data.split = \"{}\"", remedy_for(split)));
+      remedy = fmt::format("data.split = \"{}\"{} {}", remedy_for(split), of_sentences_ ? " or" : ",", remedy);
     }
-    const std::string remedy = fmt::format("{} gives it some", fmt::join(remedies, " or "));
+    remedy += " gives it some";
     if (&split.samples == &datasets_.test()) {
       result_.lines.back() += "; " + remedy;
     } else {

@@ -86,18 +86,19 @@ void require_that_it_divides(const Config& config, const std::string& path) {
 }  // namespace
 
 Config saved_config(const CheckpointReader& checkpoint) {
-  std::string text;
-  read_state(checkpoint, [&](const nlohmann::json& extra) { text = extra.at("config").get<std::string>(); });
-  return parse_config_text(text, checkpoint.path() + " (its configuration)");
+  const nlohmann::json& extra = checkpoint.state().extra;
+  verify(extra.contains("config") && extra.at("config").is_string(), ErrorKind::checkpoint,
+         "{} was not written by megatron_train: it lacks the run's configuration", checkpoint.path());
+  return parse_config_text(extra.at("config").get<std::string>(), checkpoint.path() + " (its configuration)");
 }
 
 Config config_of_model(const Config& run) {
   Config config;
   config.model = run.model;
-  config.precision = run.precision;
+  config.precision.compute = run.precision.compute;
   if (run.task.has_head()) config.task = run.task;   // a decoder that has learned from instructions is one like others
   config.optimizer.scaling = run.optimizer.scaling;  // model.base_hidden_size belongs to it
-  config.data.train = run.data.train;                // is not read, and may not be empty
+  config.data.train = run.data.train;                // every configuration names some
   config.train.steps = config.train.global_batch_size = config.train.micro_batch_size = 1;
   return config;
 }
@@ -107,7 +108,7 @@ Config config_for_layout(const CheckpointReader& checkpoint, const GridShape& sh
   Config config = config_of_model(run);
   config.optimizer = run.optimizer;
   config.optimizer.share_within = 0;
-  // Stages of a pipeline share no weights.
+  // Pipelines refuse share = "weights"; which rank writes what is all that follows from it here.
   if (config.optimizer.shares().weights && shape.pipeline > 1) config.optimizer.share = "gradients";
   config.optimizer_groups = run.optimizer_groups;
   config.parallel.tensor = shape.tensor;

@@ -33,8 +33,8 @@ std::vector<TensorSlice> saved_layout(const Config& config, int rank);
 /// The configuration of the run that saved a checkpoint. Error(checkpoint) if the checkpoint has none.
 Config saved_config(const CheckpointReader& checkpoint);
 
-/// The model of a run: its sizes, precision and head, on one rank, not resolved. All else is as in a new run, so that
-/// no rule about layouts, batches, updates, data, saves or reports refuses what was trained.
+/// The model of a run: its sizes, the precision it computes in, and its head, on one rank, not resolved. All else is as
+/// in a new run, so that no rule about layouts, batches, updates, data, saves or reports refuses what was trained.
 Config config_of_model(const Config& run);
 
 /// The model and optimizer that a checkpoint is of, on another grid: resolved, batches and lengths being any that the

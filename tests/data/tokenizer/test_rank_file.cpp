@@ -141,6 +141,8 @@ TEST_CASE("rank files: what is wrong in them", "[rank_file][fault]") {
   refused("tekken.json", changed("/vocab", 3), "no tekken.json");
   refused("tekken.json", changed("/special_tokens", json::array({{{"rank", 5}, {"token_str", "x"}}})),
           "a special token of rank 5");
+  refused("tekken.json", changed("/special_tokens", json::array({{{"rank", 0}, {"token_str", "\u00E9"}}})),
+          "its special token \"\u00E9\" is written as");
   refused("tekken.json", changed("/vocab/7/rank", 1e30), "\"rank\" is 1e+30, where a whole number is right");
   refused("tekken.json", changed("/vocab/7/rank", -1), "\"rank\" is -1");
   refused("tekken.json", changed("/config/default_vocab_size", 1e30), "\"default_vocab_size\" is 1e+30");

@@ -67,6 +67,26 @@ TEST_CASE("tokenizer.json: truncation and padding are of batches, not of a text"
   CHECK(make_tokenizer({"gpt2", folder.file(kTokenizerFile), ""})->hash() == golden_tokenizer("plain")->hash());
 }
 
+TEST_CASE("tokenizer.json: with ignore_merges an added word may be a piece, too", "[tokenizer_json]") {
+  const TemporaryFolder folder;
+  json file = read_json(kGolden + "plain.json");
+  json& vocab = file["model"]["vocab"];
+  const std::size_t word = vocab.size();
+  vocab["qz"] = word;
+  file["model"]["ignore_merges"] = true;
+  file["added_tokens"].push_back({{"id", word},
+                                  {"content", "qz"},
+                                  {"single_word", true},
+                                  {"lstrip", false},
+                                  {"rstrip", false},
+                                  {"normalized", false},
+                                  {"special", false}});
+  write_file(folder.file(kTokenizerFile), file.dump());
+  std::vector<std::int32_t> ids;
+  make_tokenizer({"gpt2", folder.file(kTokenizerFile), ""})->make_encoder()->encode("1qz", ids);
+  CHECK(ids.back() == static_cast<std::int32_t>(word));  // tokenizers 0.23: no word by itself, but all of a piece
+}
+
 TEST_CASE("tokenizer.json: sequences within a sequence are its steps", "[tokenizer_json]") {
   const TemporaryFolder folder;
   const auto sequence = [](const std::vector<json>& list) { return json{{"type", "Sequence"}, {"normalizers", list}}; };
@@ -181,6 +201,12 @@ TEST_CASE("tokenizer.json: what it asks for and is not there is refused by name"
          j["normalizer"] = {{"type", "Prepend"}, {"prepend", "\u2581"}};
        },
        {"normalizer", "Prepend", "Qwen2", "tokenizer.model", "megatron_preprocess import"}},
+      {[](json& j) {
+         json nested = {{"type", "NFC"}};
+         for (int i = 0; i < 70; ++i) nested = {{"type", "Sequence"}, {"normalizers", json::array({nested})}};
+         j["normalizer"] = nested;
+       },
+       {"a normalizer of more than 64 levels"}},
       {[](json& j) { j["pre_tokenizer"]["type"] = "Metaspace"; }, {"pre_tokenizer", "Metaspace"}},
       {[](json& j) { j["pre_tokenizer"]["use_regex"] = false; }, {"pre_tokenizer.use_regex", "false"}},
       {[](json& j) { j["pre_tokenizer"]["novelty"] = 1; }, {"pre_tokenizer.novelty"}},

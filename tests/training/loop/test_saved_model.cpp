@@ -35,6 +35,7 @@ const SavedRun kRuns[] = {
     {{"loss.name=key_tokens", "loss.token_ids=[1, 2]"}},
     {{"recompute.mode=selective", "recompute.parts=[\"norms\"]"}},
     {{"precision.compute=fp16", "precision.loss_scale=64"}},
+    {{"precision.compute=fp16", "precision.initial_loss_scale=65536"}},
     {{"data.reset_attention_mask=true", "data.reset_position_ids=true", "data.eod_mask_loss=true"}},
     {{"data.order=megatron"}},
     {{"parallel.schedule=interleaved", "parallel.virtual_stages=2", "train.global_batch_size=4"},
@@ -63,8 +64,12 @@ TEST_CASE("a saved model needs nothing that only its run had", "[train]") {
     const Config alone = config_for_inference(saved);
     CHECK(alone.model.layers == config.model.layers);
     CHECK(alone.model.base_hidden_size == config.model.base_hidden_size);
-    for (const ScoringLayout& layout : {ScoringLayout{}, {.ranks = 8, .tensor = 2, .pipeline = 2}}) {
-      CHECK(config_for_decoding(saved, layout).model == alone.model);
+    for (const char* precision : {"fp32", "bf16", "checkpoint"}) {
+      for (const ScoringLayout& layout : {ScoringLayout{}, {.ranks = 8, .tensor = 2, .pipeline = 2}}) {
+        ScoringLayout there = layout;
+        there.precision = precision;
+        CHECK(config_for_decoding(saved, there).model == alone.model);
+      }
     }
     for (const GridShape& shape : {GridShape{}, {.tensor = 2, .data = 2, .pipeline = 2}}) {
       const Config cut = config_for_layout(saved, shape, 1);

@@ -115,8 +115,8 @@ TEST_CASE("small data: each split's share and samples are reported", "[small_dat
       std::vector<std::string>{
           "training  969 tokens, 96.9 % of data.train: 242 samples per pass",
           "validation 30 tokens, 3 % of data.train: 7 samples; each evaluation takes the first 6",
-          "test      1 token, 0.1 % of data.train: not one sample of 5 tokens; data.split = \"90,5,5\" or more text or "
-          "a shorter model.sequence_length gives it some"});
+          "test      1 token, 0.1 % of data.train: not one sample of 5 tokens; data.split = \"90,5,5\", more text or a "
+          "shorter model.sequence_length gives it some"});
   CHECK(report.warnings.empty());
   text.config.model.sequence_length = 40;
   REQUIRE(text.report().warnings.size() == 1);
