@@ -60,7 +60,7 @@ void check_keys(const std::vector<std::string>& words) {
 }
 
 /// Flags of Megatron-LM, as they were typed ("--lr", "--lr=1e-4"), are answered with what does the same here, all at
-/// once: whoever types one usually has a whole command of them. `unknown`: the first option that is none of ours.
+/// once: a command that has one usually has many. `unknown`: the first option that is none of ours.
 void refuse_megatron_flags(const po::options_description& options, const std::string& unknown,
                            const std::vector<std::string>& words) {
   std::vector<std::string> answers;
