@@ -1,0 +1,44 @@
+// What an export tells AutoTokenizer of transformers next to the tokenizer's own files.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/hugging_face/checkpoint_tokenizer.h"
+#include "data/tokenizer_kinds/tokenizer_choice.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+
+using namespace megatron;
+using namespace megatron::test;
+using nlohmann::json;
+
+namespace {
+
+/// The tokenizer_config.json of a model of this family; null if there is none.
+json exported(const std::string& kind, const std::string& file, const std::string& family) {
+  const TemporaryFolder folder;
+  ModelConfig model;
+  model.family = family;
+  model.sequence_length = 64;
+  const auto tokenizer = make_tokenizer({kind, MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + file, ""});
+  export_tokenizer(*tokenizer, model, {}, /*trained=*/true, nullptr, folder.path());
+  const std::string path = folder.file(kTokenizerConfigFile);
+  return std::filesystem::exists(path) ? json::parse(contents_of(path)) : json();
+}
+
+}  // namespace
+
+TEST_CASE("exported tokenizers return what the model takes") {
+  CHECK(exported("bert-uncased", "bert_uncased.txt", "bert").at("model_input_names") ==
+        json{"input_ids", "token_type_ids", "attention_mask"});
+  for (const char* family : {"gpt", "t5"}) {
+    CHECK(exported("bert-uncased", "bert_uncased.txt", family).at("model_input_names") ==
+          json{"input_ids", "attention_mask"});
+  }
+}
+
+TEST_CASE("exported tokenizers: T5's class adds no sentinels to those of the file") {
+  const json t5 = exported("sentencepiece", "spm_t5.model", "t5");
+  CHECK(t5.at("tokenizer_class") == "T5Tokenizer");
+  CHECK(t5.at("extra_ids") == 0);
+  CHECK(exported("sentencepiece", "spm_llama.model", "gpt").is_null());
+}
