@@ -1,4 +1,4 @@
-// What an export tells AutoTokenizer of transformers next to the tokenizer's own files.
+// The files that an export writes for AutoTokenizer of transformers, next to the tokenizer's own.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -8,7 +8,7 @@
 #include "support/temporary_folder.h"
 
 using namespace megatron;
-using namespace megatron::test;
+
 using nlohmann::json;
 
 namespace {
