@@ -8,7 +8,6 @@
 #include "support/temporary_folder.h"
 
 using namespace megatron;
-
 using nlohmann::json;
 
 namespace {
