@@ -15,9 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       bytes += entry.bytes;
       const std::int64_t elements = entry.elements(), count = std::min<std::int64_t>(elements, 1 << 12);
       std::vector<float> numbers(static_cast<std::size_t>(count));
-      fuzz::allow({ErrorKind::checkpoint}, [&, entry = entry] {  // dtypes that cannot be read
-        file.read(entry, 0, numbers);
-        file.read(entry, elements - count, numbers);
+      fuzz::allow({ErrorKind::checkpoint}, [&, tensor = entry] {  // dtypes that cannot be read
+        file.read(tensor, 0, numbers);
+        file.read(tensor, elements - count, numbers);
       });
     }
     fuzz::require(bytes <= static_cast<std::int64_t>(size), "tensors larger than their file");

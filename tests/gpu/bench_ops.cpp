@@ -134,13 +134,13 @@ void activations(Bench& bench, const Model& model) {
   const std::pair<const char*, Activation> all[] = {
       {"gelu", Activation::gelu},     {"gelu_exact", Activation::gelu_exact}, {"relu", Activation::relu},
       {"swiglu", Activation::swiglu}, {"geglu", Activation::geglu},           {"tanh", Activation::tanh}};
-  for (const auto& [name, activation] : all) {
-    const bool gated = is_gated(activation);
+  for (const auto& [name, kind] : all) {
+    const bool gated = is_gated(kind);
     const Tensor result = y.view({gated ? 2 * rows : rows, gated ? f / 2 : f}).slice(0, 0, rows);
-    bench.measure(fmt::format("{} forward", name), (gated ? 1.5 : 2) * plane, 0, [&, activation = activation] {
+    bench.measure(fmt::format("{} forward", name), (gated ? 1.5 : 2) * plane, 0, [&, activation = kind] {
       bench.ops().bias_activation_forward({.x = x, .bias = bias, .y = result, .activation = activation});
     });
-    bench.measure(fmt::format("{} backward", name), (gated ? 2.5 : 3) * plane, 0, [&, activation = activation] {
+    bench.measure(fmt::format("{} backward", name), (gated ? 2.5 : 3) * plane, 0, [&, activation = kind] {
       bench.ops().bias_activation_backward(
           {.dy = result, .x = x, .bias = bias, .dx = dx, .dbias = dbias, .activation = activation});
     });

@@ -46,15 +46,15 @@ double chi_square(const std::vector<float>& logits, const SamplingOptions& optio
 
 TEST_CASE("sampling: only the likeliest tokens, or those likely enough together") {
   const std::vector<float> logits = {logit(0.1), logit(0.4), logit(0.2), logit(0.2), logit(0.1)};
-  using Tokens = std::set<std::int32_t>;
-  CHECK(drawn(logits, {}) == Tokens{0, 1, 2, 3, 4});
-  CHECK(drawn(logits, {.top_k = 1}) == Tokens{1});
-  CHECK(drawn(logits, {.top_k = 2}) == Tokens{1, 2, 3});  // a tie is kept
-  CHECK(drawn(logits, {.top_p = 0.3}) == Tokens{1});
-  CHECK(drawn(logits, {.top_p = 0.5}) == Tokens{1, 2});
-  CHECK(drawn(logits, {.top_k = 2, .top_p = 0.45}) == Tokens{1});  // 0.4 of the 0.8 that top_k leaves
-  CHECK(drawn(logits, {.top_k = 2, .top_p = 0.7}) == Tokens{1, 2});
-  CHECK(drawn(logits, {.temperature = 0.01}) == Tokens{1});
+  using TokenSet = std::set<std::int32_t>;
+  CHECK(drawn(logits, {}) == TokenSet{0, 1, 2, 3, 4});
+  CHECK(drawn(logits, {.top_k = 1}) == TokenSet{1});
+  CHECK(drawn(logits, {.top_k = 2}) == TokenSet{1, 2, 3});  // a tie is kept
+  CHECK(drawn(logits, {.top_p = 0.3}) == TokenSet{1});
+  CHECK(drawn(logits, {.top_p = 0.5}) == TokenSet{1, 2});
+  CHECK(drawn(logits, {.top_k = 2, .top_p = 0.45}) == TokenSet{1});  // 0.4 of the 0.8 that top_k leaves
+  CHECK(drawn(logits, {.top_k = 2, .top_p = 0.7}) == TokenSet{1, 2});
+  CHECK(drawn(logits, {.temperature = 0.01}) == TokenSet{1});
   int likeliest = 0;
   for (int i = 0; i < 1000; ++i) likeliest += sample_token(logits, {}, i / 1000.0) == 1 ? 1 : 0;
   CHECK(std::abs(likeliest - 400) <= 1);

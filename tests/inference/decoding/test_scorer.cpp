@@ -154,8 +154,8 @@ std::string trained(const ShardFolder& folder, void (*change)(ModelConfig&)) {
 
 TEST_CASE("scorer: each layout and micro-batch size gives the definition's scores") {
   const ShardFolder folder;
-  using Change = void (*)(ModelConfig&);
-  const std::string run = trained(folder, GENERATE(values<Change>({nullptr, like_llama, with_one_group})));
+  using ModelChange = void (*)(ModelConfig&);
+  const std::string run = trained(folder, GENERATE(values<ModelChange>({nullptr, like_llama, with_one_group})));
   Sequences sequences(16, 50, 23);
   const std::vector<TargetScore> expected = by_logits(run, sequences);
   const auto right = std::count_if(expected.begin(), expected.end(), [](const TargetScore& s) { return s.right; });
