@@ -115,8 +115,9 @@ std::string trained_tokenizer_json(const Tokenizer& tokenizer, TextFrame frame) 
   if (text.empty()) return text;
   const ordered_json post = ordered_json::parse(std::string(member_text(text, "post_processor")), nullptr, false);
   ordered_json steps = ordered_json::array(), kept = ordered_json::array();
-  if (post.is_object())
+  if (post.is_object()) {
     steps = post.value("type", "") == "Sequence" ? post.at("processors") : ordered_json::array({post});
+  }
   for (const ordered_json& step : steps) {
     if (!adds_tokens(step, frame == TextFrame::nothing_after)) kept.push_back(step);
   }

@@ -1,4 +1,5 @@
-// Who writes what of a checkpoint: the one rule for a run's saves and for the tools that cut checkpoints anew.
+// Who writes what of a checkpoint: the one rule for a run's saves and for the tools that cut checkpoints anew;
+// and what a saved configuration says of the model alone, for all who use a checkpoint without its run.
 #pragma once
 
 #include <vector>

@@ -35,7 +35,7 @@ TEST_CASE("exported tokenizers return what the model takes") {
   }
 }
 
-TEST_CASE("exported tokenizers: T5's class adds no sentinels to those of the file") {
+TEST_CASE("exported tokenizers: T5's class adds no sentinels to the file's") {
   const json t5 = exported("sentencepiece", "spm_t5.model", "t5");
   CHECK(t5.at("tokenizer_class") == "T5Tokenizer");
   CHECK(t5.at("extra_ids") == 0);
