@@ -85,6 +85,20 @@ void BpeBuilder::check_size(std::size_t at, const std::string& bytes, std::uint6
   if (bytes.empty() || bytes.size() > kLongestToken) file_->fail_at(at, "a token of {} bytes", bytes.size());
 }
 
+std::vector<std::int32_t> BpeBuilder::unused_ids() const {
+  std::vector<bool> used;
+  for (const auto& [token, id] : ids_.entries()) {
+    const auto place = static_cast<std::size_t>(id);
+    if (place >= used.size()) used.resize(place + 1);
+    used[place] = true;
+  }
+  std::vector<std::int32_t> unused;
+  for (std::size_t id = 0; id < used.size(); ++id) {
+    if (!used[id]) unused.push_back(static_cast<std::int32_t>(id));
+  }
+  return unused;
+}
+
 void BpeBuilder::end_tokens() {
   std::vector<std::string>& tokens = vocabulary_.tokens;
   tokens.resize(ids_.entries().size() + second_.size());

@@ -81,6 +81,10 @@ class BpeBuilder {
   BpeVocabulary finish_unchecked() { return std::move(vocabulary_); }
 
   const TokenIndex& ids() const { return ids_; }
+  /// Ids below the highest so far that no token has, as cl100k's between its special tokens.
+  std::vector<std::int32_t> unused_ids() const;
+  /// A name for such an id, which no text encodes to.
+  static std::string unused_name(std::int32_t id) { return fmt::format("<|unused_{}|>", id); }
   std::size_t merges() const { return vocabulary_.merges.size(); }
 
  private:

@@ -250,13 +250,16 @@ class RankReader {
   BpeVocabulary build() {
     TokenIndex whole = builder_.ids();
     if (rows_ > 0) std::erase_if(special_, [&](const AddedToken& token) { return token.id >= rows_; });
-    fill_gaps(whole);
     refuse_ambiguous_names(whole);
-    // Hugging Face numbers those that follow the vocabulary in the order in which it reads them.
-    std::sort(special_.begin(), special_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     for (const AddedToken& token : special_) {
       builder_.add_whole_token(0, token.content, static_cast<std::uint64_t>(token.id));
     }
+    for (const std::int32_t id : builder_.unused_ids()) {
+      add_special(BpeBuilder::unused_name(id), id);
+      builder_.add_whole_token(0, special_.back().content, static_cast<std::uint64_t>(id));
+    }
+    // Hugging Face numbers those that follow the vocabulary in the order in which it reads them.
+    std::sort(special_.begin(), special_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     builder_.end_tokens();
     add_merges(whole);
     BpeVocabulary vocabulary = builder_.finish_unchecked();
@@ -277,20 +280,6 @@ class RankReader {
       if (token.id > last || ByteAlphabet().bytes_of(token.content).value_or(token.content) == token.content) continue;
       file_.fail_at(0, "its special token \"{}\" is written as a token of other bytes is in a tokenizer.json",
                     shown(token.content));
-    }
-  }
-
-  /// Ids that no token has, up to the highest one.
-  void fill_gaps(const TokenIndex& whole) {
-    std::vector<bool> taken;
-    const auto take = [&](std::int32_t id) {
-      if (static_cast<std::size_t>(id) >= taken.size()) taken.resize(static_cast<std::size_t>(id) + 1);
-      taken[static_cast<std::size_t>(id)] = true;
-    };
-    for (const TokenIndex::Entry& entry : whole.entries()) take(entry.id);
-    for (const AddedToken& token : special_) take(token.id);
-    for (std::size_t id = 0; id < taken.size(); ++id) {
-      if (!taken[id]) add_special(fmt::format("<|unused_{}|>", id), static_cast<std::int32_t>(id));
     }
   }
 

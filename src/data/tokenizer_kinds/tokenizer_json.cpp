@@ -120,6 +120,7 @@ class TokenizerJson {
     read_vocab();
     TokenIndex whole_pieces;
     if (ignore_merges_) whole_pieces = pieces();
+    const std::vector<std::int32_t> unused = builder_.unused_ids();
     std::vector<AddedToken> added;
     std::vector<bool> whole;
     for (const PlacedToken& read : added_) {
@@ -128,6 +129,12 @@ class TokenizerJson {
       whole[read.id] = true;
       added.push_back(read.token);
       added.back().id = static_cast<std::int32_t>(read.id);
+    }
+    const std::size_t tokens = builder_.ids().entries().size();
+    if (unused.size() > tokens) file_.fail_at(*vocab_at_, "{} tokens, and {} ids without one", tokens, unused.size());
+    for (const std::int32_t id : unused) {
+      const auto place = static_cast<std::size_t>(id);
+      if (place >= whole.size() || !whole[place]) builder_.add_whole_token(0, BpeBuilder::unused_name(id), place);
     }
     builder_.end_tokens();
     JsonReader merges = reader_at(*merges_at_);

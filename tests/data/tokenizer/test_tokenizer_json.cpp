@@ -146,6 +146,34 @@ TEST_CASE("tokenizer.json: added tokens beyond the model's rows are left out", "
   CHECK(find_kept_tokenizer("gpt2", plain->hash(), kept.path() + "/").tokenizer != nullptr);
 }
 
+TEST_CASE("tokenizer.json: ids of the vocabulary without a token are unused ones", "[tokenizer_json]") {
+  const TemporaryFolder folder;
+  for (const bool ignore_merges : {false, true}) {
+    json file = read_json(kGolden + "plain.json");
+    json& vocab = file["model"]["vocab"];
+    const auto words = static_cast<std::int32_t>(vocab.size());
+    vocab["<|first|>"] = words + 1;
+    vocab["<|last|>"] = words + 20;  // as cl100k's: tokenizers 0.23 keeps the ids and leaves those between alone
+    file["model"]["ignore_merges"] = ignore_merges;
+    file["added_tokens"].push_back({{"id", words + 1}, {"content", "<|first|>"}, {"special", true}});
+    file["added_tokens"].push_back({{"id", words + 3}, {"content", "<|third|>"}, {"special", false}});
+    write_file(folder.file(kTokenizerFile), file.dump());
+    const auto tokenizer = make_tokenizer({"gpt2", folder.file(kTokenizerFile), ""});
+    CHECK(tokenizer->vocab_size() == words + 21);
+    CHECK(tokenizer->files()[0].contents == file.dump());
+    std::vector<std::int32_t> ids;
+    tokenizer->make_encoder()->encode("<|third|> <|unused_" + std::to_string(words) + "|>", ids);
+    CHECK(ids.front() == words + 3);
+    CHECK(std::find(ids.begin(), ids.end(), words) == ids.end());
+    CHECK(tokenizer->decode(std::vector{words + 20}) == "<|last|>");
+    vocab["<|far|>"] = 3 * words;
+    write_file(folder.file(kTokenizerFile), file.dump());
+    require_error(ErrorKind::data, {"310 tokens, and 610 ids without one"}, [&] {
+      make_tokenizer({"gpt2", folder.file(kTokenizerFile), ""});
+    });
+  }
+}
+
 TEST_CASE("tokenizer.json: the file is kept and what changes ids changes the hash", "[tokenizer_json]") {
   const TemporaryFolder folder;
   const auto plain = golden_tokenizer("plain");
