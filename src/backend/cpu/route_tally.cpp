@@ -13,8 +13,8 @@ void CpuOps::tally_routes(const TallyRoutesArgs& args) {
     dropped += at.dropped(at.counts[i]);
   }
   at.choices[at.experts] += static_cast<double>(dropped);
+  // No simd reduction: Clang's begins at the largest finite number, and the minimum of no gaps must be infinite.
   float least = std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(min : least)
   for (std::int64_t i = 0; i < at.rows; ++i) least = at.gaps[i] < least ? at.gaps[i] : least;
   *at.least_gap = std::min(*at.least_gap, double{least});
 }

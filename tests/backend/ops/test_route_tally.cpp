@@ -37,6 +37,18 @@ TEST_CASE("tally_routes: choices, drops and the least gap add up over calls", "[
   CHECK(least[0] == 0.125);
 }
 
+TEST_CASE("tally_routes: no gap where all experts are chosen", "[experts]") {
+  const Backend backend = make_test_backend();
+  const Owned<std::int32_t> counts({1, 2}, 40);
+  Owned<double> choices({3}, 0.0), least({1}, kNoGap);
+  backend.ops->tally_routes({.counts = counts,
+                             .gaps = Owned<float>({40}, std::numeric_limits<float>::infinity()),
+                             .capacity = 40,
+                             .choices = choices,
+                             .least_gap = least});
+  CHECK(least[0] == kNoGap);
+}
+
 TEST_CASE("tally_routes: gaps of many rows, and none", "[experts]") {
   const Backend backend = make_test_backend();
   const std::int64_t experts = 300, rows = 1000;
