@@ -100,8 +100,14 @@ bool is_sum(DType type, const Tensor& values, Reduce reduce) {
   return values.dtype() == type && reduce == Reduce::sum;
 }
 
-/// The message begins with a place in the file and the function, and the file has the text there. Arguments of a call
-/// may stand on the lines after its first.
+#ifdef __clang__
+constexpr int kLinesBefore = 1;  // it names the line where a call ends
+#else
+constexpr int kLinesBefore = 0;  // GCC the one where it begins
+#endif
+
+/// The message begins with a place in the file and the function, and the file has the text there. A call may take two
+/// lines.
 void require_line(const std::string& message, const SourceLine& line) {
   INFO(message);
   std::smatch place;
@@ -109,8 +115,8 @@ void require_line(const std::string& message, const SourceLine& line) {
   CHECK(place.position() == 0);
   std::ifstream file(MEGATRON_SOURCE "/" + line.file);
   std::string read, there;
-  for (int number = 1, named = std::stoi(place[1]); std::getline(file, read); ++number) {
-    if (number >= named && number < named + 2) there += read;
+  for (int number = 1, first = std::stoi(place[1]) - kLinesBefore; std::getline(file, read); ++number) {
+    if (number >= first && number < first + 2) there += read;
   }
   CHECK_THAT(there, Contains(line.text));
 }
