@@ -50,17 +50,18 @@ using Json = nlohmann::json;
 /// The id and flags of added tokens by their names; the second file that names one is not to contradict the first.
 class FolderTokens {
  public:
-  void add(const std::string& path, const std::string& content, const Json& id, bool special) {
+  void add(const std::string& path, AddedToken token, const Json& id) {
+    const std::string& content = token.content;
     const bool valid = id.is_number_unsigned() && id.get<std::uint64_t>() < kMostTokens && !content.empty() &&
                        content.size() <= kLongestToken;
     verify(valid, ErrorKind::data, "{}: the token \"{}\" has the id {}; ids are whole numbers below {}", path,
            shown(content), id.dump().substr(0, 40), kMostTokens);
-    const auto number = id.get<std::int32_t>();
+    token.id = id.get<std::int32_t>();
     const auto known = tokens_.find(content);
-    verify(known == tokens_.end() || known->second.id == number, ErrorKind::data,
-           "{}: the token \"{}\" has the id {}, and {} in added_tokens.json", path, shown(content), number,
+    verify(known == tokens_.end() || known->second.id == token.id, ErrorKind::data,
+           "{}: the token \"{}\" has the id {}, and {} in added_tokens.json", path, shown(content), token.id,
            known == tokens_.end() ? 0 : known->second.id);
-    tokens_[content] = {.content = content, .id = number, .special = special};
+    tokens_[content] = token;
   }
   std::vector<AddedToken> by_id() const {
     std::vector<AddedToken> list;
@@ -111,7 +112,16 @@ void read_decoder(const NamedText& file, const Json& config, FolderTokens& token
     std::uint64_t number = kMostTokens;
     const char* const end = id.data() + id.size();
     if (std::from_chars(id.data(), end, number).ptr != end) number = kMostTokens;  // a number that is refused
-    tokens.add(file.path, content, number, read_member(file, token, "special", name + ".special", true));
+    const auto flag = [&, &object = token](const char* key, bool otherwise) {
+      return read_member(file, object, key, fmt::format("{}.{}", name, key), otherwise);
+    };
+    tokens.add(file.path,
+               {.content = content,
+                .special = flag("special", true),
+                .single_word = flag("single_word", false),
+                .lstrip = flag("lstrip", false),
+                .rstrip = flag("rstrip", false)},
+               number);
   }
 }
 
@@ -127,11 +137,12 @@ FolderSettings folder_settings(const std::string& folder) {
   FolderTokens tokens;
   FolderSettings settings;
   const Json plain = read_folder_json(old);
-  for (const auto& [content, id] : plain.items()) tokens.add(old, content, id, true);
+  for (const auto& [content, id] : plain.items()) tokens.add(old, {.content = content, .special = true}, id);
   NamedText file{path, "", kFolderAdvice};
   if (const Json config = read_object(file); config.is_object()) {
     read_decoder(file, config, tokens);
     settings.legacy = read_member(file, config, "legacy", "legacy", true);
+    settings.add_prefix_space = read_member(file, config, "add_prefix_space", "add_prefix_space", true);
   }
   settings.added = tokens.by_id();
   return settings;

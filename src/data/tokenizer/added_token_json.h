@@ -38,6 +38,7 @@ struct FolderSettings {
   /// "legacy" of tokenizer_config.json: SentencePiece's space stands in front of every text between special tokens,
   /// else in front of the whole text only. True where the file does not say, as in transformers 4.
   bool legacy = true;
+  bool add_prefix_space = true;  ///< of tokenizer_config.json: false is no space in front, whatever a model says
 };
 FolderSettings folder_settings(const std::string& folder);  ///< "model/"
 

@@ -47,6 +47,10 @@ std::int64_t extra_ids_of(const std::string& folder) {
   const Json config = read_folder_json(folder + kTokenizerConfigFile);
   const Json extra_ids = at(config, "/extra_ids"), name = at(config, "/tokenizer_class");
   if (extra_ids.is_number_integer()) return extra_ids.get<std::int64_t>();
+  if (name.is_null()) {  // the class is that of the model
+    const Json model = at(json_of(folder + "config.json"), "/model_type");
+    return model == "t5" || model == "mt5" ? kOfT5 : 0;
+  }
   return name == "T5Tokenizer" || name == "T5TokenizerFast" ? kOfT5 : 0;
 }
 

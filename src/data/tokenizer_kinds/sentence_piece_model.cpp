@@ -8,6 +8,7 @@
 #include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/special_names.h"
 #include "data/tokenizer/token_index.h"
+#include "data/tokenizer/tokenizer_pipeline.h"
 #include "data/tokenizer/vocabulary_file.h"
 #include "data/tokenizer_kinds/best_pieces.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
@@ -18,7 +19,9 @@ namespace {
 
 constexpr const char* kSentencePieceAdvice =
     "a .model file of SentencePiece is right, of type unigram or BPE (spiece.model, tokenizer.model)";
-constexpr std::uint64_t kPrefixOnce = 19001;  ///< SentencePiece leaves fields from 200 on to others
+// SentencePiece leaves fields from 200 on to others.
+constexpr std::uint64_t kPrefixOnce = 19001, kAddedToken = 19002;
+constexpr std::string_view kNoDummyPrefix("\x18\0", 2);  ///< add_dummy_prefix: false
 
 struct BadMessage {};
 
@@ -98,6 +101,7 @@ class ModelReader {
         if (model.number == 2) read_trainer(model.text());
         if (model.number == 3 || model.number == 5) read_normalizer(model.text(), model.number == 3);
         if (model.number == kPrefixOnce) model_.prefix_once = model.integer() != 0;
+        if (model.number == kAddedToken) read_added(model.text());
         if (model.number == 4 && !model.text().empty()) refuse("has texts to test itself with at every start");
       }
     } catch (const BadMessage&) {
@@ -171,6 +175,21 @@ class ModelReader {
     if (of_texts) model_.character_map = map, model_.normalizer += bytes;
   }
 
+  void read_added(std::string_view text) {
+    try {
+      JsonReader json(text);
+      PlacedToken read = read_added_token(json, text);
+      const TokenIndex::Entry* const piece = ids_.find(read.token.content);
+      if (piece == nullptr || static_cast<std::uint64_t>(piece->id) != read.id) refuse("an added token is no piece");
+      read.token.id = piece->id;
+      model_.added.push_back(std::move(read.token));
+    } catch (const JsonError& error) {
+      refuse("an added token: {}", error.reason);
+    } catch (const UnsupportedStep& step) {
+      refuse("an added token: {}", step.what);
+    }
+  }
+
   void check_options() {
     if (model_.pieces.empty()) refuse("no pieces");
     if (type_ == 3 || type_ == 4) refuse("asks for the model type {}", type_ == 3 ? "word" : "char");
@@ -233,7 +252,12 @@ class ModelReader {
     for (const AddedToken& token : folder.added) {
       if (rows == 0 || token.id < rows) add_token(token);
     }
-    if (folder.legacy || !model_.add_dummy_prefix || model_.prefix_once) return;
+    if (!model_.add_dummy_prefix) return;
+    if (!folder.add_prefix_space) {
+      model_.text += "\x1A\x02" + std::string(kNoDummyPrefix);  // normalizer_spec, which is merged with the one before
+      return read_normalizer(kNoDummyPrefix, true);
+    }
+    if (folder.legacy || model_.prefix_once) return;
     model_.prefix_once = true;
     model_.text += varint(kPrefixOnce << 3) + varint(1);
   }
@@ -242,15 +266,23 @@ class ModelReader {
   void add_token(const AddedToken& token) {
     const auto id = static_cast<std::size_t>(token.id), pieces = model_.pieces.size();
     const TokenIndex::Entry* const known = ids_.find(token.content);
-    if (known != nullptr && known->id == token.id) return;
+    const bool looks_around = token.single_word || token.lstrip || token.rstrip;
+    if (known != nullptr && known->id == token.id) return looks_around ? keep(token) : void();
     if (known == nullptr && id == pieces) {
-      return append(token.content, token.special ? PieceType::control : PieceType::user_defined);
+      append(token.content, PieceType::control);
+      return looks_around || !token.special ? keep(token) : void();
     }
     fail(ErrorKind::data,
          "{}: the folder's {} or {} gives the id {} to \"{}\", {}; it is of another model, or of one that numbers its "
          "pieces otherwise: use the model's tokenizer.json",
          file_.path, kAddedTokensFile, kTokenizerConfigFile, id, shown(token.content),
          known != nullptr ? fmt::format("which is piece {}", known->id) : fmt::format("and the next id is {}", pieces));
+  }
+
+  void keep(const AddedToken& token) {
+    const std::string written = written_token(token);
+    model_.text += varint(kAddedToken << 3 | 2) + varint(written.size()) + written;
+    model_.added.push_back(token);
   }
 
   /// pieces { piece: text, score: 0, type: type }

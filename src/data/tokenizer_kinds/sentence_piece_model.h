@@ -2,8 +2,8 @@
 // checked. Ids are the places of the pieces.
 //
 // After the last piece come the tokens of the added_tokens.json next to the file, then T5's sentinels that are asked
-// for: control pieces, which no text encodes to, or user-defined ones if they are not special. The file that is kept
-// has them too, and any program with SentencePiece reads it. Errors are ErrorKind::data.
+// for: control pieces, which SentencePiece finds in no text. The file that is kept has them too, and what is asked of
+// them in fields of its own; any program with SentencePiece reads it. Errors are ErrorKind::data.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/character_map.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"
@@ -32,9 +33,10 @@ struct SentencePieceModel {
   bool byte_fallback = false, add_dummy_prefix = true, remove_extra_whitespaces = true;
   bool prefix_once =
       false;  ///< the dummy prefix stands in front of the whole text only, of no text after a special token
-  std::string character_map;  ///< the normalizer's, valid; empty if it has none
-  std::string normalizer;     ///< its bytes in the file, all of them
-  std::string text;           ///< contents to keep: the file, with the sentinels that were added
+  std::vector<AddedToken> added;  ///< those that are not special, or look at what is around them
+  std::string character_map;      ///< the normalizer's, valid; empty if it has none
+  std::string normalizer;         ///< its bytes in the file, all of them
+  std::string text;               ///< contents to keep: the file, with the sentinels that were added
 };
 
 /// choice.vocab_file with choice.extra_ids sentinels; `rows` and `alone` as there.

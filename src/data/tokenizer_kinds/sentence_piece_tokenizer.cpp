@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "base/core/error.h"
 #include "base/core/philox.h"
+#include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/special_names.h"
 
 namespace megatron {
@@ -16,11 +18,15 @@ bool is_text(PieceType type) {
   return type != PieceType::control && type != PieceType::unknown;
 }
 
-std::vector<AddedToken> special_tokens_of(const SentencePieceModel& model) {
-  std::vector<AddedToken> tokens;
-  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
-    if (is_text(model.pieces[id].type)) continue;
-    tokens.push_back({.content = model.pieces[id].text, .id = static_cast<std::int32_t>(id), .special = true});
+std::vector<AddedToken> added_tokens_of(const SentencePieceModel& model) {
+  std::vector<AddedToken> tokens = model.added;
+  const auto is_added = [&](std::int32_t id) {
+    return std::any_of(model.added.begin(), model.added.end(), [&](const AddedToken& token) { return token.id == id; });
+  };
+  for (std::size_t place = 0; place < model.pieces.size(); ++place) {
+    const auto id = static_cast<std::int32_t>(place);
+    if (is_text(model.pieces[place].type) || is_added(id)) continue;
+    tokens.push_back({.content = model.pieces[place].text, .id = id, .special = true});
   }
   return tokens;
 }
@@ -34,13 +40,14 @@ std::uint64_t hash_of(const SentencePieceModel& model) {
         fmt::format("{}:{}{:08x}{},", text.size(), text, std::bit_cast<std::uint32_t>(score), static_cast<int>(type));
   }
   if (model.prefix_once) all += "prefix once,";
+  for (const AddedToken& token : model.added) all += written_token(token);
   return hash_name(all + fmt::format("end of document {}", model.special.eos));
 }
 
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model)
-    : model_(std::move(model)), added_(special_tokens_of(model_)), tables_(model_, added_), hash_(hash_of(model_)) {}
+    : model_(std::move(model)), added_(added_tokens_of(model_)), tables_(model_, added_), hash_(hash_of(model_)) {}
 
 std::string SentencePieceTokenizer::decode_next(std::int32_t id) const {
   verify(id >= 0 && id < vocab_size(), ErrorKind::data, "token id {} is outside the {} tokenizer's 0 .. {}", id, name(),

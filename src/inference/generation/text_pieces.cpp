@@ -37,12 +37,16 @@ bool may_become_character(std::string_view bytes) {
 TextPieces::TextPieces(const Tokenizer& tokenizer, std::vector<std::string> stops, std::span<const std::int32_t> prompt)
     : tokenizer_(tokenizer),
       stops_(std::move(stops)),
-      begins_(
-          std::all_of(prompt.begin(), prompt.end(), [&](std::int32_t token) { return token == tokenizer.eod_id(); })) {}
+      begin_token_(tokenizer.special_ids().bos),
+      begins_(std::all_of(prompt.begin(), prompt.end(), [&](std::int32_t token) { return has_no_text(token); })) {}
+
+bool TextPieces::has_no_text(std::int32_t token) const {
+  return token == tokenizer_.eod_id() || token == begin_token_;
+}
 
 std::string TextPieces::add(std::int32_t token) {
   if (token >= tokenizer_.vocab_size()) return {};  // a row of a larger table: no text
-  const bool begins = std::exchange(begins_, begins_ && token == tokenizer_.eod_id());
+  const bool begins = std::exchange(begins_, begins_ && has_no_text(token));
   return stops_.add(begins ? tokenizer_.decode(std::span(&token, 1)) : tokenizer_.decode_next(token));
 }
 

@@ -24,8 +24,11 @@ class TextPieces {
   bool stopped() const { return stops_.stopped(); }
 
  private:
+  bool has_no_text(std::int32_t token) const;
+
   const Tokenizer& tokenizer_;
   StopTexts stops_;
+  std::int32_t begin_token_;
   bool begins_;  // no token so far has a text: the next one begins it, without the space that separates words
 };
 

@@ -47,14 +47,17 @@ TEST_CASE("text pieces: a text without a prompt begins without a space") {
   using Ids = std::vector<std::int32_t>;
   for (const auto& [name, file, word] :
        {std::tuple("unigram", "unigram_t5.json", "return"), std::tuple("bert-cased", "bert_cased.txt", "return"),
-        std::tuple("gpt2", "llama3.json", " return")}) {
+        std::tuple("sentencepiece", "spm_llama.model", "return"), std::tuple("gpt2", "llama3.json", " return")}) {
     INFO(name);
     const auto tokenizer = make_tokenizer({name, std::string(MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/") + file, ""});
     Ids ids;
     tokenizer->make_encoder()->encode(name == std::string("gpt2") ? " return" : "return", ids);
     const std::int32_t end = tokenizer->eod_id();
     CHECK(text_of(*tokenizer, {}, {}, ids) == word);
-    CHECK(text_of(*tokenizer, {}, Ids{end}, ids) == word);  // the token that begins texts
+    CHECK(text_of(*tokenizer, {}, Ids{end}, ids) == word);
+    if (const std::int32_t begin = tokenizer->special_ids().bos; begin >= 0) {
+      CHECK(text_of(*tokenizer, {}, Ids{begin}, ids) == word);
+    }
     CHECK(text_of(*tokenizer, {}, ids, ids) == " return");
     Ids later = {end};
     later.insert(later.end(), ids.begin(), ids.end());
