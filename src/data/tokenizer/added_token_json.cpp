@@ -142,10 +142,33 @@ FolderSettings folder_settings(const std::string& folder) {
   if (const Json config = read_object(file); config.is_object()) {
     read_decoder(file, config, tokens);
     settings.legacy = read_member(file, config, "legacy", "legacy", true);
-    settings.add_prefix_space = read_member(file, config, "add_prefix_space", "add_prefix_space", true);
+    const auto read = [&](const char* key, std::optional<bool>& value) {
+      if (config.contains(key) && !config.at(key).is_null()) value = read_member(file, config, key, key, false);
+    };
+    read("add_prefix_space", settings.add_prefix_space);
+    read("strip_accents", settings.strip_accents);
+    read("tokenize_chinese_chars", settings.tokenize_chinese_chars);
   }
   settings.added = tokens.by_id();
   return settings;
+}
+
+bool FolderSettings::adds_to(std::span<const AddedToken> known) const {
+  return !std::all_of(added.begin(), added.end(), [&](const AddedToken& token) {
+    if (!token.special || token.single_word || token.lstrip || token.rstrip) return false;
+    return std::any_of(known.begin(), known.end(),
+                       [&](const AddedToken& other) { return other.content == token.content && other.id == token.id; });
+  });
+}
+
+std::vector<AddedToken> FolderSettings::with(std::span<const AddedToken> known) const {
+  std::vector<AddedToken> all = added;
+  for (const AddedToken& token : known) {
+    const bool is_there = std::any_of(added.begin(), added.end(),
+                                      [&](const AddedToken& other) { return other.content == token.content; });
+    if (!is_there) all.push_back(token);
+  }
+  return all;
 }
 
 std::string_view member_text(std::string_view text, std::string_view key) {

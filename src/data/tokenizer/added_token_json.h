@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,7 +39,13 @@ struct FolderSettings {
   /// "legacy" of tokenizer_config.json: SentencePiece's space stands in front of every text between special tokens,
   /// else in front of the whole text only. True where the file does not say, as in transformers 4.
   bool legacy = true;
-  bool add_prefix_space = true;  ///< of tokenizer_config.json: false is no space in front, whatever a model says
+  /// Entries of tokenizer_config.json, where it has them.
+  std::optional<bool> add_prefix_space, strip_accents, tokenize_chinese_chars;
+
+  /// Whether one of `added` is not special, or looks at what is around it, or is none of `known`.
+  bool adds_to(std::span<const AddedToken> known) const;
+  /// `added`, then the other ones of `known`.
+  std::vector<AddedToken> with(std::span<const AddedToken> known) const;
 };
 FolderSettings folder_settings(const std::string& folder);  ///< "model/"
 

@@ -13,12 +13,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json byte_level(bool use_regex) {
-  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
+Json byte_level(bool use_regex, bool add_prefix_space = false) {
+  return {
+      {"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
 Json written_pre_tokenizer(const BpeVocabulary& vocabulary) {
-  if (vocabulary.pattern == SplitPattern::gpt2) return byte_level(true);
+  if (vocabulary.pattern == SplitPattern::gpt2) return byte_level(true, vocabulary.add_prefix_space);
   const Json split = {{"type", "Split"},
                       {"pattern", {{"Regex", regex_of(vocabulary.pattern)}}},
                       {"behavior", "Isolated"},
@@ -31,7 +32,9 @@ Json written_pre_tokenizer(const BpeVocabulary& vocabulary) {
 Json written_vocab(const BpeVocabulary& vocabulary) {
   std::vector<bool> in_text(vocabulary.tokens.size());
   std::size_t end = vocabulary.tokens.size();
-  for (const AddedToken& token : vocabulary.added) in_text[static_cast<std::size_t>(token.id)] = true;
+  for (const AddedToken& token : vocabulary.added) {  // tokens after the vocabulary are not written here
+    if (const auto id = static_cast<std::size_t>(token.id); id < end) in_text[id] = true;
+  }
   while (vocabulary.ignore_merges && end > 0 && in_text[end - 1]) --end;
   const ByteAlphabet alphabet;
   Json vocab = Json::object();

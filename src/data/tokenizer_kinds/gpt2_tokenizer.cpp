@@ -44,8 +44,15 @@ std::uint64_t hash_of(const BpeVocabulary& vocabulary) {
   return hash_name(all + fmt::format("end of document {}", vocabulary.end_of_text));
 }
 
-BpeVocabulary read(const std::string& vocab_file, const std::string& merge_file, std::int64_t rows) {
-  if (!merge_file.empty()) return read_bpe_vocabulary(vocab_file, merge_file);
+BpeVocabulary read(const std::string& vocab_file, const std::string& merge_file, std::int64_t rows,
+                   const FolderSettings& folder) {
+  if (!merge_file.empty()) {
+    BpeVocabulary plain = read_bpe_vocabulary(vocab_file, merge_file);
+    plain.add_prefix_space = folder.add_prefix_space.value_or(false);
+    if (!plain.add_prefix_space && !folder.adds_to(plain.added)) return plain;
+    plain.added = folder.with(plain.added);
+    return parse_tokenizer_json({vocab_file, write_tokenizer_json(plain)}, rows);
+  }
   return is_rank_file(vocab_file) ? read_rank_file(vocab_file, rows) : read_tokenizer_json(vocab_file, rows);
 }
 
@@ -204,8 +211,9 @@ class Gpt2Encoder final : public Encoder {
 
 }  // namespace
 
-Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file, std::int64_t rows)
-    : vocabulary_(read(vocab_file, merge_file, rows)),
+Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file, std::int64_t rows,
+                             const FolderSettings& folder)
+    : vocabulary_(read(vocab_file, merge_file, rows, folder)),
       rules_(vocabulary_),
       added_(added_tokens(vocabulary_, false)),
       normalized_added_(added_tokens(vocabulary_, true)),

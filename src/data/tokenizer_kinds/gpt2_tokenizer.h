@@ -4,6 +4,7 @@
 // tokenizer.json asks for them). <|endoftext|> in a text is ordinary text; its id ends documents.
 #pragma once
 
+#include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer_kinds/merge_rules.h"
 
@@ -11,8 +12,10 @@ namespace megatron {
 
 class Gpt2Tokenizer final : public Tokenizer {
  public:
-  /// Without merge_file the other is a tokenizer.json, and `rows` as there. Errors as read_bpe_vocabulary.
-  Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file, std::int64_t rows = 0);
+  /// Without merge_file the other is a tokenizer.json, and `rows` as there. Where a folder's settings say more than its
+  /// two files do, these become the tokenizer.json that says all of it. Errors as read_bpe_vocabulary.
+  Gpt2Tokenizer(const std::string& vocab_file, const std::string& merge_file, std::int64_t rows = 0,
+                const FolderSettings& folder = {});
 
   std::string name() const override { return "gpt2"; }
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(vocabulary_.tokens.size()); }

@@ -92,6 +92,23 @@ void require_gpt2_class(const std::string& folder) {
          folder, kVocabFile, shown(base));
 }
 
+/// Classes that find words in vocab.txt or a .model by rules of their own: MeCab's words, Jieba's, other spaces, ids
+/// that are not those of the pieces.
+constexpr std::string_view kOwnRules[] = {
+    "BertJapaneseTokenizer", "RoCBertTokenizer",        "GPTSw3Tokenizer",  "CpmTokenizer",     "CamembertTokenizer",
+    "XLMRobertaTokenizer",   "MBartTokenizer",          "MBart50Tokenizer", "NllbTokenizer",    "XGLMTokenizer",
+    "PegasusTokenizer",      "BigBirdPegasusTokenizer", "PLBartTokenizer",  "BarthezTokenizer", "ErnieMTokenizer"};
+
+void refuse_own_rules(const std::string& folder, const std::string& file) {
+  const Json name = at(read_folder_json(folder + kTokenizerConfigFile), "/tokenizer_class");
+  std::string base = name.is_string() ? name.get<std::string>() : "";
+  if (base.ends_with("Fast")) base.resize(base.size() - 4);
+  verify(std::find(std::begin(kOwnRules), std::end(kOwnRules), base) == std::end(kOwnRules), ErrorKind::data,
+         "{}: its class {} finds words, or numbers them, by rules that this file does not have; make ids with the "
+         "model's own library and bring them with `megatron_preprocess import`",
+         file, shown(base));
+}
+
 /// Files that a folder has. Without `same_as` they say all of what is done to a text.
 struct Candidate {
   std::string vocab_file, merge_file = {};
@@ -191,6 +208,7 @@ FolderTokenizer hugging_face_tokenizer(const std::string& folder, std::int64_t r
     try {
       TokenizerChoice choice = choice_of_file(candidate.vocab_file, candidate.merge_file);
       if (!choice.merge_file.empty()) require_gpt2_class(folder);
+      if (!choice.vocab_file.ends_with(".json")) refuse_own_rules(folder, choice.vocab_file);
       made.tokenizer = make_tokenizer(choice);
       if (const std::int64_t all = made.tokenizer->vocab_size(); rows > 0 && all > rows) {
         choice.rows = rows;

@@ -253,7 +253,7 @@ class ModelReader {
       if (rows == 0 || token.id < rows) add_token(token);
     }
     if (!model_.add_dummy_prefix) return;
-    if (!folder.add_prefix_space) {
+    if (!folder.add_prefix_space.value_or(true)) {
       model_.text += "\x1A\x02" + std::string(kNoDummyPrefix);  // normalizer_spec, which is merged with the one before
       return read_normalizer(kNoDummyPrefix, true);
     }

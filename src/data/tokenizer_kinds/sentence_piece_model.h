@@ -33,7 +33,7 @@ struct SentencePieceModel {
   bool byte_fallback = false, add_dummy_prefix = true, remove_extra_whitespaces = true;
   bool prefix_once =
       false;  ///< the dummy prefix stands in front of the whole text only, of no text after a special token
-  std::vector<AddedToken> added;  ///< those that are not special, or look at what is around them
+  std::vector<AddedToken> added;  ///< tokens that are not special, or look at what is around them
   std::string character_map;      ///< the normalizer's, valid; empty if it has none
   std::string normalizer;         ///< its bytes in the file, all of them
   std::string text;               ///< contents to keep: the file, with the sentinels that were added

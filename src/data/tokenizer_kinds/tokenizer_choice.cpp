@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/special_names.h"
 #include "data/tokenizer/vocabulary_file.h"
 #include "data/tokenizer_kinds/byte_tokenizer.h"
@@ -51,6 +52,13 @@ std::string default_merge_file(const std::string& vocab_file) {
   return merge_file;
 }
 
+/// Settings of Hugging Face's files next to a vocab.json or vocab.txt.
+FolderSettings settings_of(const TokenizerChoice& choice, std::string_view name) {
+  const std::size_t folder = choice.vocab_file.rfind('/') + 1;
+  if (choice.alone || choice.vocab_file.substr(folder) != name) return {};
+  return folder_settings(choice.vocab_file.substr(0, folder));
+}
+
 std::unique_ptr<Tokenizer> make_bert_tokenizer(const TokenizerChoice& choice) {
   verify(!choice.vocab_file.empty() && choice.merge_file.empty(), ErrorKind::configuration,
          "the {} tokenizer needs --vocab-file, a vocab.txt or a tokenizer.json (`megatron_preprocess train-tokenizer "
@@ -58,7 +66,8 @@ std::unique_ptr<Tokenizer> make_bert_tokenizer(const TokenizerChoice& choice) {
          choice.name);
   const bool lower_case = choice.name == "bert-uncased", json = choice.vocab_file.ends_with(".json");
   WordPieceVocabulary vocabulary = json ? read_word_piece_json(choice.vocab_file, choice.extra_ids, choice.rows)
-                                        : read_word_piece_text(choice.vocab_file, lower_case, choice.extra_ids);
+                                        : read_word_piece_text(choice.vocab_file, lower_case, choice.extra_ids,
+                                                               choice.rows, settings_of(choice, kWordPieceFile));
   verify(vocabulary.lower_case == lower_case, ErrorKind::configuration, "{} has lowercase = {}; choose --tokenizer {}",
          choice.vocab_file, vocabulary.lower_case, lower_case ? "bert-cased" : "bert-uncased");
   return std::make_unique<WordPieceTokenizer>(std::move(vocabulary));
@@ -103,8 +112,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
            "the gpt2 tokenizer needs --vocab-file: a vocab.json with its merges.txt (scripts/download_vocab.sh fetches "
            "GPT-2's, `megatron_preprocess train-tokenizer` makes others), or a tokenizer.json");
     const bool paired = !merges && choice.vocab_file.ends_with(kVocabFile);
-    return std::make_unique<Gpt2Tokenizer>(
-        choice.vocab_file, paired ? default_merge_file(choice.vocab_file) : choice.merge_file, choice.rows);
+    return std::make_unique<Gpt2Tokenizer>(choice.vocab_file,
+                                           paired ? default_merge_file(choice.vocab_file) : choice.merge_file,
+                                           choice.rows, settings_of(choice, kVocabFile));
   }
   fail(ErrorKind::configuration,
        "there is no tokenizer \"{}\"; choose one of: byte gpt2 bert-uncased bert-cased sentencepiece unigram",
@@ -116,21 +126,20 @@ namespace {
 /// The choices of files that exist after `before`.
 std::vector<TokenizerChoice> kept_tokenizers(const std::string& name, const std::string& before) {
   std::vector<TokenizerChoice> choices;
+  const auto add = [&](const char* file, const char* merges = nullptr) {
+    if (!tokenizer_file_exists(before + file) || (merges != nullptr && !tokenizer_file_exists(before + merges))) return;
+    choices.push_back({.name = name,
+                       .vocab_file = before + file,
+                       .merge_file = merges == nullptr ? "" : before + merges,
+                       .alone = true});
+  };
   if (name == "sentencepiece") {
-    const std::string path = before + kSentencePieceFile;
-    if (tokenizer_file_exists(path))
-      choices.push_back({.name = name, .vocab_file = path, .merge_file = "", .alone = true});
+    add(kSentencePieceFile);
     return choices;
   }
-  if (tokenizer_file_exists(before + kTokenizerFile)) choices.push_back({name, before + kTokenizerFile, ""});
-  if (name == "unigram") return choices;
-  if (is_bert(name)) {
-    if (tokenizer_file_exists(before + kWordPieceFile)) choices.push_back({name, before + kWordPieceFile, ""});
-    return choices;
-  }
-  if (tokenizer_file_exists(before + kVocabFile) && tokenizer_file_exists(before + kMergeFile)) {
-    choices.push_back({name, before + kVocabFile, before + kMergeFile});
-  }
+  add(kTokenizerFile);
+  if (is_bert(name)) add(kWordPieceFile);
+  if (name == "gpt2") add(kVocabFile, kMergeFile);
   return choices;
 }
 

@@ -24,13 +24,14 @@ struct TokenizerChoice {
   /// gpt2: kVocabFile and kMergeFile, or kTokenizerFile alone as vocab_file. Without merge_file, a vocab_file
   /// whose name ends with kVocabFile is paired with the file next to it whose name ends with kMergeFile instead.
   /// bert-*: kWordPieceFile, or kTokenizerFile (by the ending .json), as vocab_file.
-  /// sentencepiece: kSentencePieceFile, with what Hugging Face's files next to it say; unigram: kTokenizerFile.
+  /// sentencepiece: kSentencePieceFile; unigram: kTokenizerFile.
+  /// What Hugging Face's files next to it say counts, too, but for kTokenizerFile, which says all.
   std::string vocab_file, merge_file;
   /// bert-*, sentencepiece, unigram: sentinels <extra_id_0> ... that the vocabulary is to have, added if absent.
   std::int64_t extra_ids = 0;
   /// Rows of the model's tables that it is for: added tokens with ids beyond them are left out. 0: none are.
   std::int64_t rows = 0;
-  /// sentencepiece: a kept file, which says all by itself; those next to it are another's.
+  /// A kept file, which says all by itself; those next to it are another's.
   bool alone = false;
 };
 

@@ -14,8 +14,8 @@ namespace {
 
 class TokenizerJson {
  public:
-  TokenizerJson(const std::string& path, std::int64_t rows)
-      : file_(without_tokens_beyond(read_vocabulary_file(path), rows)), builder_(file_, MergeOrder::any) {}
+  TokenizerJson(NamedText file, std::int64_t rows)
+      : file_(without_tokens_beyond(std::move(file), rows)), builder_(file_, MergeOrder::any) {}
 
   BpeVocabulary read() {
     try {
@@ -226,7 +226,11 @@ class TokenizerJson {
 }  // namespace
 
 BpeVocabulary read_tokenizer_json(const std::string& path, std::int64_t rows) {
-  return TokenizerJson(path, rows).read();
+  return parse_tokenizer_json(read_vocabulary_file(path), rows);
+}
+
+BpeVocabulary parse_tokenizer_json(NamedText file, std::int64_t rows) {
+  return TokenizerJson(std::move(file), rows).read();
 }
 
 }  // namespace megatron

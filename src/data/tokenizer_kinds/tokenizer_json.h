@@ -5,6 +5,7 @@
 #include <string>
 
 #include "data/tokenizer/bpe_vocabulary.h"
+#include "data/tokenizer/vocabulary_file.h"
 
 namespace megatron {
 
@@ -23,5 +24,7 @@ namespace megatron {
 ///
 /// Without added tokens whose ids are `rows` or greater, if that is not 0. Errors as read_bpe_vocabulary.
 BpeVocabulary read_tokenizer_json(const std::string& path, std::int64_t rows = 0);
+/// The same of a text.
+BpeVocabulary parse_tokenizer_json(NamedText file, std::int64_t rows = 0);
 
 }  // namespace megatron

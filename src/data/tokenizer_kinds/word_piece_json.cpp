@@ -15,8 +15,8 @@ using nlohmann::ordered_json;
 
 class WordPieceJson {
  public:
-  WordPieceJson(const std::string& path, std::int64_t rows)
-      : file_(without_tokens_beyond(read_vocabulary_file(path, kWordPieceAdvice), rows)), builder_(file_) {}
+  WordPieceJson(NamedText file, std::int64_t rows)
+      : file_(without_tokens_beyond(std::move(file), rows)), builder_(file_) {}
 
   WordPieceVocabulary read(std::int64_t extra_ids) {
     try {
@@ -140,7 +140,11 @@ class WordPieceJson {
 }  // namespace
 
 WordPieceVocabulary read_word_piece_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows) {
-  return WordPieceJson(path, rows).read(extra_ids);
+  return parse_word_piece_json(read_vocabulary_file(path, kWordPieceAdvice), extra_ids, rows);
+}
+
+WordPieceVocabulary parse_word_piece_json(NamedText file, std::int64_t extra_ids, std::int64_t rows) {
+  return WordPieceJson(std::move(file), rows).read(extra_ids);
 }
 
 std::string write_word_piece_json(const WordPieceVocabulary& vocabulary) {

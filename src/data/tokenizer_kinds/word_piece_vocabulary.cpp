@@ -84,12 +84,14 @@ std::vector<AddedToken> special_tokens_of(const WordPieceVocabulary& vocabulary)
   for (std::int32_t i = 0; i < special.sentinels; ++i) ids.push_back(special.first_sentinel + i);
   std::vector<AddedToken> tokens;
   for (const std::int32_t id : ids) {
+    if (id < 0) continue;
     tokens.push_back({.content = vocabulary.tokens[static_cast<std::size_t>(id)], .id = id, .special = true});
   }
   return tokens;
 }
 
-WordPieceVocabulary read_word_piece_text(const std::string& path, bool lower_case, std::int64_t extra_ids) {
+WordPieceVocabulary read_word_piece_text(const std::string& path, bool lower_case, std::int64_t extra_ids,
+                                         std::int64_t rows, const FolderSettings& folder) {
   NamedText file = read_vocabulary_file(path, kWordPieceAdvice);
   WordPieceBuilder builder(file);
   std::uint64_t id = 0;
@@ -99,6 +101,17 @@ WordPieceVocabulary read_word_piece_text(const std::string& path, bool lower_cas
     if (token.ends_with('\r')) file.fail_at(at, "the line ends with CR LF; convert the file to plain newlines");
     builder.add(at, std::move(token), id++);
     at = end + 1;
+  }
+  const bool accents = folder.strip_accents.value_or(lower_case),
+             ideographs = folder.tokenize_chinese_chars.value_or(true);
+  if (!folder.added.empty() || accents != lower_case || !ideographs) {
+    WordPieceVocabulary plain = builder.finish();
+    const std::vector<AddedToken> special = special_tokens_of(plain);
+    if (folder.adds_to(special) || accents != lower_case || !ideographs) {
+      plain.added = folder.with(special);
+      plain.lower_case = lower_case, plain.strip_accents = accents, plain.ideographs = ideographs;
+      return parse_word_piece_json({path, write_word_piece_json(plain), kWordPieceAdvice}, extra_ids, rows);
+    }
   }
   const std::vector<std::string> more = builder.complete(extra_ids);
   WordPieceVocabulary vocabulary = builder.finish();

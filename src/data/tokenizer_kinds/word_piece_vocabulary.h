@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/token_index.h"
 #include "data/tokenizer/tokenizer.h"
@@ -31,8 +32,11 @@ struct WordPieceVocabulary {
   std::size_t longest_word = kLongestWord;
 };
 
-WordPieceVocabulary read_word_piece_text(const std::string& path, bool lower_case, std::int64_t extra_ids);
+/// Where a folder's settings say more than vocab.txt does, it becomes the tokenizer.json that says all of it.
+WordPieceVocabulary read_word_piece_text(const std::string& path, bool lower_case, std::int64_t extra_ids,
+                                         std::int64_t rows = 0, const FolderSettings& folder = {});
 WordPieceVocabulary read_word_piece_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows = 0);
+WordPieceVocabulary parse_word_piece_json(NamedText file, std::int64_t extra_ids, std::int64_t rows = 0);
 
 /// tokenizer.json of a vocabulary, for Hugging Face's library.
 std::string write_word_piece_json(const WordPieceVocabulary& vocabulary);

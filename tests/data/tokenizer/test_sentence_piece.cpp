@@ -260,7 +260,7 @@ TEST_CASE("SentencePiece: added tokens as the folder describes them", "[sentence
     CHECK(ids("house  <|mask|>") == ids("house<|mask|>"));
     CHECK(ids("<|user|>") == Ids{first});
     CHECK(ids("<|user|>", SpecialTokens::text).size() > 1);
-    // Those that are not special are found in every text, and no space is put in front of them.
+    // Tokens that are not special are found in every text, and no space is put in front of them.
     CHECK(ids("foo bar", SpecialTokens::text) == Ids{first + 2});
     CHECK(ids("\n\n", SpecialTokens::text) == Ids{first + 4});
     CHECK(ids("the", SpecialTokens::text) == Ids{first + 3});

@@ -1,0 +1,112 @@
+// Settings of a model's folder that stand next to its vocabulary: added tokens, and how words are found. Folders of
+// these kinds have the ids of transformers 5.24.
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "data/tokenizer/gpt2_support.h"
+#include "data/tokenizer_kinds/hugging_face_folder.h"
+#include "data/tokenizer_kinds/tokenizer_choice.h"
+#include "support/require_error.h"
+#include "support/temporary_folder.h"
+
+using namespace megatron;
+using namespace megatron::test;
+using nlohmann::json;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+Ids tokens_in(const Tokenizer& tokenizer, const std::string& text, SpecialTokens special = SpecialTokens::text) {
+  return encode(*tokenizer.make_encoder(special), text);
+}
+
+/// The files that are kept are the same tokenizer, whatever lies next to them.
+void check_kept(const Tokenizer& tokenizer) {
+  const TemporaryFolder kept;
+  for (const TokenizerFile& file : tokenizer.files()) write_file(kept.file(file.name), std::string(file.contents));
+  write_file(kept.file(kTokenizerConfigFile), R"({"add_prefix_space": true, "strip_accents": true})");
+  write_file(kept.file(kAddedTokensFile), R"({"<of another>": 7})");
+  CHECK(find_kept_tokenizer(tokenizer.name(), tokenizer.hash(), kept.path() + "/").tokenizer != nullptr);
+}
+
+struct ModelFolder {
+  TemporaryFolder folder;
+
+  void copy(const std::string& from, const char* name) const { std::filesystem::copy_file(from, folder.file(name)); }
+  FolderTokenizer made(const json& config, const json& added, std::int64_t rows = 0) const {
+    write_file(folder.file(kTokenizerConfigFile), config.dump());
+    write_file(folder.file(kAddedTokensFile), added.dump());
+    return hugging_face_tokenizer(folder.path() + "/", rows);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("folder settings: added tokens and a first space of GPT-2's files") {
+  const ModelFolder folder;
+  folder.copy(golden_file(kVocabFile), kVocabFile);
+  folder.copy(golden_file(kMergeFile), kMergeFile);
+  const auto plain = folder.made({{"tokenizer_class", "GPT2Tokenizer"}}, json::object()).tokenizer;
+  CHECK(plain->hash() == small_tokenizer()->hash());
+  const auto rows = static_cast<std::int32_t>(plain->vocab_size());
+  const json added = {{"<|im_start|>", rows}};
+  const json decoder = {{std::to_string(rows + 1), {{"content", "x y"}, {"special", false}, {"rstrip", true}}}};
+  const auto more = folder.made({{"added_tokens_decoder", decoder}}, added).tokenizer;
+  REQUIRE(more != nullptr);
+  CHECK(more->vocab_size() == rows + 2);
+  CHECK(more->eod_id() == plain->eod_id());
+  CHECK(tokens_in(*more, "hello") == tokens_in(*plain, "hello"));
+  CHECK(tokens_in(*more, "<|im_start|>") == tokens_in(*plain, "<|im_start|>"));
+  CHECK(tokens_in(*more, "<|im_start|>", SpecialTokens::tokens) == Ids{rows});
+  CHECK(tokens_in(*more, "x y   ") == Ids{rows + 1});
+  check_kept(*more);
+  const FolderTokenizer fewer = folder.made({{"added_tokens_decoder", decoder}}, added, rows + 1);
+  CHECK(fewer.tokenizer->vocab_size() == rows + 1);
+  CHECK(fewer.left_out == 1);
+  const auto spaced = folder.made({{"add_prefix_space", true}}, json::object()).tokenizer;
+  CHECK(tokens_in(*spaced, "hello") == tokens_in(*plain, " hello"));
+  CHECK(tokens_in(*spaced, " hello") == tokens_in(*plain, " hello"));
+  check_kept(*spaced);
+  CHECK(folder.made(json::object(), {{"<far>", rows + 5}}).refused.find("ids must be 0 .. n-1") != std::string::npos);
+}
+
+TEST_CASE("folder settings: accents, ideographs and added tokens of a vocab.txt") {
+  const ModelFolder folder;
+  folder.copy(kind_file("bert_uncased.txt"), kWordPieceFile);
+  const auto plain = folder.made({{"do_lower_case", true}, {"strip_accents", nullptr}}, json::object()).tokenizer;
+  CHECK(plain->hash() == make_tokenizer({"bert-uncased", kind_file("bert_uncased.txt"), ""})->hash());
+  const auto rows = static_cast<std::int32_t>(plain->vocab_size()) - 2;  // without [BOS] and [EOS]
+  const auto accents = folder.made({{"strip_accents", false}}, json::object()).tokenizer;
+  CHECK(accents->name() == "bert-uncased");
+  CHECK(tokens_in(*plain, "\u00e9t\u00e9") == tokens_in(*plain, "ete"));
+  CHECK(tokens_in(*accents, "\u00e9t\u00e9") != tokens_in(*accents, "ete"));
+  CHECK(tokens_in(*accents, "THE") == tokens_in(*plain, "the"));
+  check_kept(*accents);
+  const auto joined = folder.made({{"tokenize_chinese_chars", false}}, json::object()).tokenizer;
+  CHECK(tokens_in(*plain, "\u4e2d\u6587").size() == 2);
+  CHECK(tokens_in(*joined, "\u4e2d\u6587").size() == 1);
+  const auto more = folder.made(json::object(), {{"[NEW]", rows}, {"[MASK]", plain->special_ids().mask}}).tokenizer;
+  REQUIRE(more != nullptr);
+  CHECK(tokens_in(*more, "[NEW]", SpecialTokens::tokens) == Ids{rows});
+  CHECK(more->special_ids().bos == rows + 1);
+  CHECK(more->special_ids().mask == plain->special_ids().mask);
+  check_kept(*more);
+  CHECK(make_tokenizer({"bert-uncased", folder.folder.file(kWordPieceFile), ""})->hash() == more->hash());
+}
+
+TEST_CASE("folder settings: classes that find words by other rules are refused") {
+  const ModelFolder folder;
+  folder.copy(kind_file("bert_uncased.txt"), kWordPieceFile);
+  folder.copy(kind_file("spm_llama.model"), kSentencePieceFile);
+  for (const char* name : {"BertJapaneseTokenizer", "XLMRobertaTokenizerFast"}) {
+    const FolderTokenizer refused = folder.made({{"tokenizer_class", name}}, json::object());
+    CHECK(refused.tokenizer == nullptr);
+    for (const std::string file : {kWordPieceFile, kSentencePieceFile}) {
+      CAPTURE(refused.refused);
+      CHECK(refused.refused.find(file + ": its class ") != std::string::npos);
+    }
+  }
+  CHECK(folder.made({{"tokenizer_class", "BertTokenizer"}}, json::object()).tokenizer != nullptr);
+}
