@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 
 #include "base/core/error.h"
@@ -18,15 +17,17 @@ bool is_text(PieceType type) {
   return type != PieceType::control && type != PieceType::unknown;
 }
 
+/// The token that ends documents is special even where a folder does not say so: no text may have it.
 std::vector<AddedToken> added_tokens_of(const SentencePieceModel& model) {
   std::vector<AddedToken> tokens = model.added;
-  const auto is_added = [&](std::int32_t id) {
-    return std::any_of(model.added.begin(), model.added.end(), [&](const AddedToken& token) { return token.id == id; });
-  };
-  for (std::size_t place = 0; place < model.pieces.size(); ++place) {
-    const auto id = static_cast<std::int32_t>(place);
-    if (is_text(model.pieces[place].type) || is_added(id)) continue;
-    tokens.push_back({.content = model.pieces[place].text, .id = id, .special = true});
+  std::vector<bool> is_added(model.pieces.size());
+  for (AddedToken& token : tokens) {
+    is_added[static_cast<std::size_t>(token.id)] = true;
+    if (token.id == model.special.eos) token.special = true;
+  }
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    if (is_text(model.pieces[id].type) || is_added[id]) continue;
+    tokens.push_back({.content = model.pieces[id].text, .id = static_cast<std::int32_t>(id), .special = true});
   }
   return tokens;
 }
@@ -40,7 +41,9 @@ std::uint64_t hash_of(const SentencePieceModel& model) {
         fmt::format("{}:{}{:08x}{},", text.size(), text, std::bit_cast<std::uint32_t>(score), static_cast<int>(type));
   }
   if (model.prefix_once) all += "prefix once,";
-  for (const AddedToken& token : model.added) all += written_token(token);
+  for (const AddedToken& token : model.added) {
+    if (!token.special && token.id != model.special.eos) all += written_token(token);
+  }
   return hash_name(all + fmt::format("end of document {}", model.special.eos));
 }
 

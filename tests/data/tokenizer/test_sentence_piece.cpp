@@ -244,7 +244,8 @@ TEST_CASE("SentencePiece: added tokens as the folder describes them", "[sentence
   std::filesystem::copy_file(kind_file("spm_llama.model"), folder.file(kSentencePieceFile));
   const auto first =
       static_cast<std::int32_t>(make_tokenizer({"sentencepiece", kind_file("spm_llama.model"), ""})->vocab_size());
-  const json decoder = {{std::to_string(first), {{"content", "<|user|>"}, {"special", true}, {"rstrip", true}}},
+  const json decoder = {{"2", {{"content", "</s>"}, {"special", false}, {"rstrip", true}}},  // as Phi-3 has it
+                        {std::to_string(first), {{"content", "<|user|>"}, {"special", true}, {"rstrip", true}}},
                         {std::to_string(first + 1), {{"content", "<|mask|>"}, {"special", true}, {"lstrip", true}}},
                         {std::to_string(first + 2), {{"content", "foo bar"}, {"special", false}}},
                         {std::to_string(first + 3), {{"content", "the"}, {"special", false}, {"single_word", true}}},
@@ -260,6 +261,8 @@ TEST_CASE("SentencePiece: added tokens as the folder describes them", "[sentence
     CHECK(ids("house  <|mask|>") == ids("house<|mask|>"));
     CHECK(ids("<|user|>") == Ids{first});
     CHECK(ids("<|user|>", SpecialTokens::text).size() > 1);
+    CHECK(ids("</s>", SpecialTokens::text).size() > 1);  // no text ends a document
+    CHECK(ids("</s> \nhouse") == ids("</s>house"));
     // Tokens that are not special are found in every text, and no space is put in front of them.
     CHECK(ids("foo bar", SpecialTokens::text) == Ids{first + 2});
     CHECK(ids("\n\n", SpecialTokens::text) == Ids{first + 4});
