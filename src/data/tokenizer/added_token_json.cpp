@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <type_traits>
+#include <unordered_set>
 
 #include "data/tokenizer/json_members.h"
 #include "data/tokenizer/tokenizer_pipeline.h"
@@ -53,7 +54,7 @@ class FolderTokens {
   void add(const std::string& path, AddedToken token, const Json& id) {
     const std::string& content = token.content;
     const bool valid = id.is_number_unsigned() && id.get<std::uint64_t>() < kMostTokens && !content.empty() &&
-                       content.size() <= kLongestToken;
+                       content.size() <= kLongestToken && content.find('\0') == std::string::npos;
     verify(valid, ErrorKind::data, "{}: the token \"{}\" has the id {}; ids are whole numbers below {}", path,
            shown(content), id.dump().substr(0, 40), kMostTokens);
     token.id = id.get<std::int32_t>();
@@ -115,9 +116,11 @@ void read_decoder(const NamedText& file, const Json& config, FolderTokens& token
     const auto flag = [&, &object = token](const char* key, bool otherwise) {
       return read_member(file, object, key, fmt::format("{}.{}", name, key), otherwise);
     };
+    const bool special = flag("special", true);
     tokens.add(file.path,
                {.content = content,
-                .special = flag("special", true),
+                .special = special,
+                .normalized = !special && flag("normalized", true),
                 .single_word = flag("single_word", false),
                 .lstrip = flag("lstrip", false),
                 .rstrip = flag("rstrip", false)},
@@ -145,7 +148,9 @@ FolderSettings folder_settings(const std::string& folder) {
     const auto read = [&](const char* key, std::optional<bool>& value) {
       if (config.contains(key) && !config.at(key).is_null()) value = read_member(file, config, key, key, false);
     };
-    read("add_prefix_space", settings.add_prefix_space);
+    if (!read_member<std::string>(file, config, "tokenizer_class", "tokenizer_class", "").starts_with("T5")) {
+      read("add_prefix_space", settings.add_prefix_space);  // T5's class does not look at it
+    }
     read("strip_accents", settings.strip_accents);
     read("tokenize_chinese_chars", settings.tokenize_chinese_chars);
   }
@@ -153,20 +158,35 @@ FolderSettings folder_settings(const std::string& folder) {
   return settings;
 }
 
+void FolderSettings::check_ids(const std::string& vocab_file, std::span<const std::string> tokens) const {
+  std::size_t next = tokens.size();
+  for (const AddedToken& token : added) {
+    const auto id = static_cast<std::size_t>(token.id);
+    const bool listed = id < tokens.size();
+    verify(
+        listed ? tokens[id] == token.content : id == next, ErrorKind::data,
+        "{}: the folder's {} or {} gives the id {} to \"{}\", and {}; it is of another model, or of one that numbers "
+        "its tokens otherwise: use the model's tokenizer.json",
+        vocab_file, kAddedTokensFile, kTokenizerConfigFile, id, shown(token.content),
+        listed ? "the vocabulary has another token there" : fmt::format("the next id is {}", next));
+    if (!listed) ++next;
+  }
+}
+
 bool FolderSettings::adds_to(std::span<const AddedToken> known) const {
+  std::unordered_set<std::string_view> names;
+  for (const AddedToken& token : known) names.insert(token.content);
   return !std::all_of(added.begin(), added.end(), [&](const AddedToken& token) {
-    if (!token.special || token.single_word || token.lstrip || token.rstrip) return false;
-    return std::any_of(known.begin(), known.end(),
-                       [&](const AddedToken& other) { return other.content == token.content && other.id == token.id; });
+    return token.special && !token.single_word && !token.lstrip && !token.rstrip && names.contains(token.content);
   });
 }
 
 std::vector<AddedToken> FolderSettings::with(std::span<const AddedToken> known) const {
   std::vector<AddedToken> all = added;
+  std::unordered_set<std::string_view> names;
+  for (const AddedToken& token : added) names.insert(token.content);
   for (const AddedToken& token : known) {
-    const bool is_there = std::any_of(added.begin(), added.end(),
-                                      [&](const AddedToken& other) { return other.content == token.content; });
-    if (!is_there) all.push_back(token);
+    if (!names.contains(token.content)) all.push_back(token);
   }
   return all;
 }

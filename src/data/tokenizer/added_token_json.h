@@ -42,6 +42,8 @@ struct FolderSettings {
   /// Entries of tokenizer_config.json, where it has them.
   std::optional<bool> add_prefix_space, strip_accents, tokenize_chinese_chars;
 
+  /// ErrorKind::data, unless `added` are tokens of the vocabulary with their ids, and then those that follow it.
+  void check_ids(const std::string& vocab_file, std::span<const std::string> tokens) const;
   /// Whether one of `added` is not special, or looks at what is around it, or is none of `known`.
   bool adds_to(std::span<const AddedToken> known) const;
   /// `added`, then the other ones of `known`.

@@ -50,6 +50,7 @@ BpeVocabulary read(const std::string& vocab_file, const std::string& merge_file,
     BpeVocabulary plain = read_bpe_vocabulary(vocab_file, merge_file);
     plain.add_prefix_space = folder.add_prefix_space.value_or(false);
     if (!plain.add_prefix_space && !folder.adds_to(plain.added)) return plain;
+    folder.check_ids(vocab_file, plain.tokens);
     plain.added = folder.with(plain.added);
     return parse_tokenizer_json({vocab_file, write_tokenizer_json(plain)}, rows);
   }

@@ -41,17 +41,23 @@ std::string bert_by_case(const std::string& folder) {
   return at(read_folder_json(folder + kTokenizerConfigFile), "/do_lower_case") == false ? "bert-cased" : "bert-uncased";
 }
 
+/// The name of the tokenizer's class without "Fast"; empty where no file has one.
+std::string class_of(const std::string& folder) {
+  Json name = at(read_folder_json(folder + kTokenizerConfigFile), "/tokenizer_class");
+  if (!name.is_string()) name = at(json_of(folder + "config.json"), "/tokenizer_class");
+  std::string base = name.is_string() ? name.get<std::string>() : "";
+  if (base.ends_with("Fast")) base.resize(base.size() - 4);
+  return base;
+}
+
 /// How many sentinels transformers adds to a model of SentencePiece.
 std::int64_t extra_ids_of(const std::string& folder) {
   constexpr std::int64_t kOfT5 = 100;
-  const Json config = read_folder_json(folder + kTokenizerConfigFile);
-  const Json extra_ids = at(config, "/extra_ids"), name = at(config, "/tokenizer_class");
+  const Json extra_ids = at(read_folder_json(folder + kTokenizerConfigFile), "/extra_ids");
   if (extra_ids.is_number_integer()) return extra_ids.get<std::int64_t>();
-  if (name.is_null()) {  // the class is that of the model
-    const Json model = at(json_of(folder + "config.json"), "/model_type");
-    return model == "t5" || model == "mt5" ? kOfT5 : 0;
-  }
-  return name == "T5Tokenizer" || name == "T5TokenizerFast" ? kOfT5 : 0;
+  const std::string name = class_of(folder);
+  const Json model = name.empty() ? at(json_of(folder + "config.json"), "/model_type") : Json();
+  return name == "T5Tokenizer" || model == "t5" || model == "mt5" ? kOfT5 : 0;
 }
 
 /// The name of the tokenizer that a tokenizer.json is for, by its model; what is not JSON is told by its reader.
@@ -82,10 +88,8 @@ constexpr std::string_view kGpt2Classes[] = {"GPT2Tokenizer",    "RobertaTokeniz
                                              "DebertaTokenizer", "BlenderbotTokenizer"};
 
 void require_gpt2_class(const std::string& folder) {
-  const Json name = at(read_folder_json(folder + kTokenizerConfigFile), "/tokenizer_class");
-  if (!name.is_string()) return;
-  std::string base = name.get<std::string>();
-  if (base.ends_with("Fast")) base.resize(base.size() - 4);
+  const std::string base = class_of(folder);
+  if (base.empty()) return;
   verify(std::find(std::begin(kGpt2Classes), std::end(kGpt2Classes), base) != std::end(kGpt2Classes), ErrorKind::data,
          "{}{}: its class {} finds words by other rules than GPT-2's, which vocab.json does not say; the model's "
          "tokenizer.json is needed",
@@ -97,12 +101,11 @@ void require_gpt2_class(const std::string& folder) {
 constexpr std::string_view kOwnRules[] = {
     "BertJapaneseTokenizer", "RoCBertTokenizer",        "GPTSw3Tokenizer",  "CpmTokenizer",     "CamembertTokenizer",
     "XLMRobertaTokenizer",   "MBartTokenizer",          "MBart50Tokenizer", "NllbTokenizer",    "XGLMTokenizer",
-    "PegasusTokenizer",      "BigBirdPegasusTokenizer", "PLBartTokenizer",  "BarthezTokenizer", "ErnieMTokenizer"};
+    "PegasusTokenizer",      "BigBirdPegasusTokenizer", "PLBartTokenizer",  "BarthezTokenizer", "ErnieMTokenizer",
+    "AlbertTokenizer",       "XLNetTokenizer"};
 
 void refuse_own_rules(const std::string& folder, const std::string& file) {
-  const Json name = at(read_folder_json(folder + kTokenizerConfigFile), "/tokenizer_class");
-  std::string base = name.is_string() ? name.get<std::string>() : "";
-  if (base.ends_with("Fast")) base.resize(base.size() - 4);
+  const std::string base = class_of(folder);
   verify(std::find(std::begin(kOwnRules), std::end(kOwnRules), base) == std::end(kOwnRules), ErrorKind::data,
          "{}: its class {} finds words, or numbers them, by rules that this file does not have; make ids with the "
          "model's own library and bring them with `megatron_preprocess import`",

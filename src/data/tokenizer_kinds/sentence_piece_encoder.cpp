@@ -219,10 +219,13 @@ SentencePieceTables::SentencePieceTables(const SentencePieceModel& model_of, con
   float smallest_score = std::numeric_limits<float>::max();
   std::vector<std::pair<std::string_view, std::int32_t>> own, all;
   byte_ids.fill(-1);
+  std::vector<bool> is_added(model.pieces.size());
+  for (const AddedToken& token : model.added) is_added[static_cast<std::size_t>(token.id)] = true;
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     const auto& [text, score, type] = model.pieces[i];
     const auto id = static_cast<std::int32_t>(i);
     if (type == PieceType::byte) byte_ids[static_cast<unsigned char>(*byte_of_piece(text))] = id;
+    if (type == PieceType::user_defined && is_added[i]) continue;  // found before the library's rules
     if (type == PieceType::user_defined) own.emplace_back(text, id);
     const bool in_texts = type == PieceType::normal || type == PieceType::user_defined;
     if (model.unigram && in_texts) all.emplace_back(text, id);

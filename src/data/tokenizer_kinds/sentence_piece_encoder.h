@@ -14,7 +14,7 @@
 namespace megatron {
 
 struct SentencePieceTables {
-  /// `model` and `added`, the tokens that are found where special tokens are asked for, must live as long.
+  /// `model` and `added`, the tokens that are looked for first, must live as long.
   SentencePieceTables(const SentencePieceModel& model, const AddedTokens& added);
   std::unique_ptr<Encoder> make_encoder(SpecialTokens special) const;
   const SentencePieceModel::Piece& piece(std::int32_t id) const { return model.pieces[static_cast<std::size_t>(id)]; }

@@ -172,7 +172,9 @@ class ModelReader {
       if (message.number == 5) escape_ = message.integer() != 0;
     }
     if (!map.empty() && !CharacterMap::read(map)) refuse("the normalizer's table of characters is damaged");
-    if (of_texts) model_.character_map = map, model_.normalizer += bytes;
+    if (!of_texts) return;
+    if (!map.empty()) model_.character_map = map;  // a second message is merged with the first
+    model_.normalizer += bytes;
   }
 
   void read_added(std::string_view text) {
@@ -236,7 +238,7 @@ class ModelReader {
 
   SentencePieceModel build(const TokenizerChoice& choice) {
     model_.text = file_.text;
-    if (!choice.alone) read_folder(choice.rows);
+    if (!choice.alone) read_folder(choice.rows, choice.extra_ids);
     model_.special = special_ids();
     for (const std::string& name : missing_sentinels(model_.special, choice.extra_ids, file_)) {
       if (ids_.find(name) != nullptr) refuse("{} is an ordinary piece", name);
@@ -247,13 +249,13 @@ class ModelReader {
     return std::move(model_);
   }
 
-  void read_folder(std::int64_t rows) {
+  void read_folder(std::int64_t rows, std::int64_t extra_ids) {
     const FolderSettings folder = folder_settings(file_.path.substr(0, file_.path.rfind('/') + 1));
     for (const AddedToken& token : folder.added) {
       if (rows == 0 || token.id < rows) add_token(token);
     }
     if (!model_.add_dummy_prefix) return;
-    if (!folder.add_prefix_space.value_or(true)) {
+    if (!folder.add_prefix_space.value_or(true) && extra_ids == 0) {
       model_.text += "\x1A\x02" + std::string(kNoDummyPrefix);  // normalizer_spec, which is merged with the one before
       return read_normalizer(kNoDummyPrefix, true);
     }
@@ -267,9 +269,12 @@ class ModelReader {
     const auto id = static_cast<std::size_t>(token.id), pieces = model_.pieces.size();
     const TokenIndex::Entry* const known = ids_.find(token.content);
     const bool looks_around = token.single_word || token.lstrip || token.rstrip;
-    if (known != nullptr && known->id == token.id) return looks_around ? keep(token) : void();
+    if (known != nullptr && known->id == token.id) {  // the library finds user-defined pieces by itself
+      const bool finds = token.special || piece(token.id).type == PieceType::user_defined;
+      return looks_around || !finds ? keep(token) : void();
+    }
     if (known == nullptr && id == pieces) {
-      append(token.content, PieceType::control);
+      append(token.content, token.special ? PieceType::control : PieceType::user_defined);
       return looks_around || !token.special ? keep(token) : void();
     }
     fail(ErrorKind::data,

@@ -1,9 +1,9 @@
 // SentencePieceModel: a file of SentencePiece (spiece.model, tokenizer.model), of type unigram or BPE, read and
 // checked. Ids are the places of the pieces.
 //
-// After the last piece come the tokens of the added_tokens.json next to the file, then T5's sentinels that are asked
-// for: control pieces, which SentencePiece finds in no text. The file that is kept has them too, and what is asked of
-// them in fields of its own; any program with SentencePiece reads it. Errors are ErrorKind::data.
+// After the last piece come added tokens, then T5's sentinels that are asked for: control pieces, or user-defined ones
+// if they are not special. The file that is kept has them, and fields for what SentencePiece does not know of them; any
+// program with it reads the file. Errors are ErrorKind::data.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct SentencePieceModel {
   std::vector<AddedToken> added;  ///< tokens that are not special, or look at what is around them
   std::string character_map;      ///< the normalizer's, valid; empty if it has none
   std::string normalizer;         ///< its bytes in the file, all of them
-  std::string text;               ///< contents to keep: the file, with the sentinels that were added
+  std::string text;               ///< contents to keep: the file, with all that was added
 };
 
 /// choice.vocab_file with choice.extra_ids sentinels; `rows` and `alone` as there.

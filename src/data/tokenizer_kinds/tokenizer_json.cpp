@@ -1,5 +1,6 @@
 #include "data/tokenizer_kinds/tokenizer_json.h"
 
+#include <algorithm>
 #include <optional>
 #include <unordered_set>
 
@@ -123,6 +124,7 @@ class TokenizerJson {
     const std::vector<std::int32_t> unused = builder_.unused_ids();
     std::vector<AddedToken> added;
     std::vector<bool> whole;
+    const std::size_t listed = builder_.ids().entries().size();
     for (const PlacedToken& read : added_) {
       add_token(read);
       if (read.id >= whole.size()) whole.resize(read.id + 1);
@@ -137,6 +139,7 @@ class TokenizerJson {
       if (place >= whole.size() || !whole[place]) builder_.add_whole_token(0, BpeBuilder::unused_name(id), place);
     }
     builder_.end_tokens();
+    if (!unused.empty()) check_numbers(listed, unused);
     JsonReader merges = reader_at(*merges_at_);
     for_each_element(merges, [&](JsonReader& merge) { read_merge(merge); });
     BpeVocabulary vocabulary = ignore_merges_ ? builder_.finish_unchecked() : builder_.finish(whole);
@@ -148,6 +151,21 @@ class TokenizerJson {
     vocabulary.added = std::move(added);
     vocabulary.tokenizer_text = std::move(file_.text);
     return vocabulary;
+  }
+
+  /// Where the vocabulary leaves ids unused, Hugging Face's library numbers the added tokens that it lacks by itself.
+  /// `listed`: how many tokens the vocabulary has.
+  void check_numbers(std::size_t listed, const std::vector<std::int32_t>& unused) const {
+    std::uint64_t next = listed;
+    for (const PlacedToken& read : added_) {
+      const bool known = read.id < listed + unused.size() &&
+                         !std::binary_search(unused.begin(), unused.end(), static_cast<std::int32_t>(read.id));
+      if (!known && read.id != next) {
+        file_.fail_at(read.at, "the added token \"{}\" has the id {}, and Hugging Face's library gives it {}",
+                      shown(read.token.content), read.id, next);
+      }
+      next = std::max(next, read.id + 1);
+    }
   }
 
   /// The vocabulary without special tokens: a text that has their names is text.

@@ -108,6 +108,7 @@ WordPieceVocabulary read_word_piece_text(const std::string& path, bool lower_cas
     WordPieceVocabulary plain = builder.finish();
     const std::vector<AddedToken> special = special_tokens_of(plain);
     if (folder.adds_to(special) || accents != lower_case || !ideographs) {
+      folder.check_ids(path, plain.tokens);
       plain.added = folder.with(special);
       plain.lower_case = lower_case, plain.strip_accents = accents, plain.ideographs = ideographs;
       return parse_word_piece_json({path, write_word_piece_json(plain), kWordPieceAdvice}, extra_ids, rows);

@@ -50,6 +50,7 @@ TEST_CASE("folder settings: added tokens and a first space of GPT-2's files") {
   folder.copy(golden_file(kMergeFile), kMergeFile);
   const auto plain = folder.made({{"tokenizer_class", "GPT2Tokenizer"}}, json::object()).tokenizer;
   CHECK(plain->hash() == small_tokenizer()->hash());
+  check_kept(*plain);
   const auto rows = static_cast<std::int32_t>(plain->vocab_size());
   const json added = {{"<|im_start|>", rows}};
   const json decoder = {{std::to_string(rows + 1), {{"content", "x y"}, {"special", false}, {"rstrip", true}}}};
@@ -69,7 +70,16 @@ TEST_CASE("folder settings: added tokens and a first space of GPT-2's files") {
   CHECK(tokens_in(*spaced, "hello") == tokens_in(*plain, " hello"));
   CHECK(tokens_in(*spaced, " hello") == tokens_in(*plain, " hello"));
   check_kept(*spaced);
-  CHECK(folder.made(json::object(), {{"<far>", rows + 5}}).refused.find("ids must be 0 .. n-1") != std::string::npos);
+  for (const auto& [more_tokens, part] : std::vector<std::pair<json, std::string>>{
+           {{{"<far>", rows + 5}}, "the id " + std::to_string(rows + 5) + " to \"<far>\", and the next id is"},
+           {{{"<|foo|>", 200}}, "the vocabulary has another token there"},
+           {{{"a", rows}}, "token \"a\" is there twice, with ids"},
+           {{{std::string("a\0b", 3), rows}}, "added_tokens.json: the token \"a"}}) {
+    const FolderTokenizer refused = folder.made(json::object(), more_tokens);
+    CAPTURE(refused.refused);
+    CHECK(refused.tokenizer == nullptr);
+    CHECK(refused.refused.find(part) != std::string::npos);
+  }
 }
 
 TEST_CASE("folder settings: accents, ideographs and added tokens of a vocab.txt") {
@@ -77,6 +87,7 @@ TEST_CASE("folder settings: accents, ideographs and added tokens of a vocab.txt"
   folder.copy(kind_file("bert_uncased.txt"), kWordPieceFile);
   const auto plain = folder.made({{"do_lower_case", true}, {"strip_accents", nullptr}}, json::object()).tokenizer;
   CHECK(plain->hash() == make_tokenizer({"bert-uncased", kind_file("bert_uncased.txt"), ""})->hash());
+  check_kept(*plain);
   const auto rows = static_cast<std::int32_t>(plain->vocab_size()) - 2;  // without [BOS] and [EOS]
   const auto accents = folder.made({{"strip_accents", false}}, json::object()).tokenizer;
   CHECK(accents->name() == "bert-uncased");
@@ -109,4 +120,6 @@ TEST_CASE("folder settings: classes that find words by other rules are refused")
     }
   }
   CHECK(folder.made({{"tokenizer_class", "BertTokenizer"}}, json::object()).tokenizer != nullptr);
+  write_file(folder.folder.file("config.json"), R"({"tokenizer_class": "BertJapaneseTokenizer"})");
+  CHECK(folder.made(json::object(), json::object()).tokenizer == nullptr);
 }

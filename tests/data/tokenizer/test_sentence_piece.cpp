@@ -292,6 +292,8 @@ TEST_CASE("SentencePiece: \"add_prefix_space\" of the folder", "[sentence_piece]
   CHECK(ids(*without, " the") == ids(*with, "the"));
   CHECK(ids(*without, "the") != ids(*with, "the"));
   CHECK(without->decode(ids(*without, " the")) == " the");
+  CHECK(made(R"({"add_prefix_space": false, "tokenizer_class": "T5Tokenizer", "extra_ids": 0})")->hash() ==
+        with->hash());
   write_file(kept.file(kSentencePieceFile), std::string(without->files()[0].contents));
   CHECK(find_kept_tokenizer("sentencepiece", without->hash(), kept.path() + "/").tokenizer != nullptr);
 }

@@ -156,16 +156,22 @@ TEST_CASE("tokenizer.json: ids of the vocabulary without a token are unused ones
     vocab["<|last|>"] = words + 20;  // as cl100k's: tokenizers 0.23 keeps the ids and leaves those between alone
     file["model"]["ignore_merges"] = ignore_merges;
     file["added_tokens"].push_back({{"id", words + 1}, {"content", "<|first|>"}, {"special", true}});
-    file["added_tokens"].push_back({{"id", words + 3}, {"content", "<|third|>"}, {"special", false}});
+    file["added_tokens"].push_back({{"id", words + 2}, {"content", "<|third|>"}, {"special", false}});
     write_file(folder.file(kTokenizerFile), file.dump());
     const auto tokenizer = make_tokenizer({"gpt2", folder.file(kTokenizerFile), ""});
     CHECK(tokenizer->vocab_size() == words + 21);
     CHECK(tokenizer->files()[0].contents == file.dump());
     std::vector<std::int32_t> ids;
     tokenizer->make_encoder()->encode("<|third|> <|unused_" + std::to_string(words) + "|>", ids);
-    CHECK(ids.front() == words + 3);
+    CHECK(ids.front() == words + 2);  // the number of tokens in the vocabulary, as that library gives it
     CHECK(std::find(ids.begin(), ids.end(), words) == ids.end());
     CHECK(tokenizer->decode(std::vector{words + 20}) == "<|last|>");
+    json other = file;
+    other["added_tokens"].back()["id"] = words + 3;
+    write_file(folder.file(kTokenizerFile), other.dump());
+    require_error(ErrorKind::data, {"has the id 309, and Hugging Face's library gives it 308"}, [&] {
+      make_tokenizer({"gpt2", folder.file(kTokenizerFile), ""});
+    });
     vocab["<|far|>"] = 3 * words;
     write_file(folder.file(kTokenizerFile), file.dump());
     require_error(ErrorKind::data, {"310 tokens, and 610 ids without one"}, [&] {
