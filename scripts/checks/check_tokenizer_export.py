@@ -41,7 +41,7 @@ def run(*command):
 def save_model(folder, vocab_size):
     config = transformers.LlamaConfig(
         vocab_size=vocab_size, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        max_position_embeddings=64,
+        max_position_embeddings=64, eos_token_id=None,  # an id of the model's own would be kept
     )  # fmt: skip
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 
