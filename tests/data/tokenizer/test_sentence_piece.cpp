@@ -239,65 +239,6 @@ TEST_CASE("SentencePiece: a space after a special token, as \"legacy\" says", "[
   CHECK(find_kept_tokenizer("sentencepiece", other->hash(), kept.path() + "/").tokenizer != nullptr);
 }
 
-TEST_CASE("SentencePiece: added tokens as the folder describes them", "[sentence_piece]") {
-  const TemporaryFolder folder, kept;
-  std::filesystem::copy_file(kind_file("spm_llama.model"), folder.file(kSentencePieceFile));
-  const auto first =
-      static_cast<std::int32_t>(make_tokenizer({"sentencepiece", kind_file("spm_llama.model"), ""})->vocab_size());
-  const json decoder = {{"2", {{"content", "</s>"}, {"special", false}, {"rstrip", true}}},  // as Phi-3 has it
-                        {std::to_string(first), {{"content", "<|user|>"}, {"special", true}, {"rstrip", true}}},
-                        {std::to_string(first + 1), {{"content", "<|mask|>"}, {"special", true}, {"lstrip", true}}},
-                        {std::to_string(first + 2), {{"content", "foo bar"}, {"special", false}}},
-                        {std::to_string(first + 3), {{"content", "the"}, {"special", false}, {"single_word", true}}},
-                        {std::to_string(first + 4), {{"content", "\n\n"}, {"special", false}}}};
-  write_file(folder.file(kTokenizerConfigFile), json{{"legacy", false}, {"added_tokens_decoder", decoder}}.dump());
-  const auto made = hugging_face_tokenizer(folder.path() + "/").tokenizer;
-  REQUIRE(made != nullptr);
-  const auto check = [first](const Tokenizer& of) {
-    const auto ids = [&](const std::string& text, SpecialTokens special = SpecialTokens::tokens) {
-      return encode(*of.make_encoder(special), text);
-    };
-    CHECK(ids("<|user|> \n house") == ids("<|user|>house"));
-    CHECK(ids("house  <|mask|>") == ids("house<|mask|>"));
-    CHECK(ids("<|user|>") == Ids{first});
-    CHECK(ids("<|user|>", SpecialTokens::text).size() > 1);
-    CHECK(ids("</s>", SpecialTokens::text).size() > 1);  // no text ends a document
-    CHECK(ids("</s> \nhouse") == ids("</s>house"));
-    // Tokens that are not special are found in every text, and no space is put in front of them.
-    CHECK(ids("foo bar", SpecialTokens::text) == Ids{first + 2});
-    CHECK(ids("\n\n", SpecialTokens::text) == Ids{first + 4});
-    CHECK(ids("the", SpecialTokens::text) == Ids{first + 3});
-    const Ids there = ids("there", SpecialTokens::text);
-    CHECK(std::find(there.begin(), there.end(), first + 3) == there.end());
-    CHECK(of.decode(Ids{first + 2, first + 3}) == "foo barthe");
-  };
-  check(*made);
-  write_file(kept.file(kSentencePieceFile), std::string(made->files()[0].contents));
-  const KeptTokenizer again = find_kept_tokenizer("sentencepiece", made->hash(), kept.path() + "/");
-  REQUIRE(again.tokenizer != nullptr);
-  check(*again.tokenizer);
-}
-
-TEST_CASE("SentencePiece: \"add_prefix_space\" of the folder", "[sentence_piece]") {
-  const TemporaryFolder folder, kept;
-  std::filesystem::copy_file(kind_file("spm_llama.model"), folder.file(kSentencePieceFile));
-  const auto made = [&](const char* config) {
-    write_file(folder.file(kTokenizerConfigFile), config);
-    return hugging_face_tokenizer(folder.path() + "/").tokenizer;
-  };
-  const auto ids = [](const Tokenizer& of, const std::string& text) { return encode(*of.make_encoder(), text); };
-  const auto with = made(R"({"add_prefix_space": true})"), without = made(R"({"add_prefix_space": false})");
-  CHECK(with->hash() == made("{}")->hash());
-  CHECK(without->hash() != with->hash());
-  CHECK(ids(*without, " the") == ids(*with, "the"));
-  CHECK(ids(*without, "the") != ids(*with, "the"));
-  CHECK(without->decode(ids(*without, " the")) == " the");
-  CHECK(made(R"({"add_prefix_space": false, "tokenizer_class": "T5Tokenizer", "extra_ids": 0})")->hash() ==
-        with->hash());
-  write_file(kept.file(kSentencePieceFile), std::string(without->files()[0].contents));
-  CHECK(find_kept_tokenizer("sentencepiece", without->hash(), kept.path() + "/").tokenizer != nullptr);
-}
-
 TEST_CASE("SentencePiece: a kept model ignores the files next to it", "[sentence_piece]") {
   const TemporaryFolder folder;
   write_file(folder.file(kSentencePieceFile), kSmallModel);
