@@ -93,11 +93,12 @@ void export_tokenizer(const Tokenizer& tokenizer, const ModelConfig& model, cons
   if (json_form.empty()) {
     const std::string text = one_chat_template(chat);
     if (!text.empty()) create_file_durably(folder + "/" + kChatTemplateFile, text);
+    auto config = nlohmann::json::parse(tokenizer.tokenizer_config());
+    config["model_max_length"] = model.sequence_length;
     if (model.has_decoder()) {  // its class adds 100 sentinels to those of the file, unless it is told
-      const nlohmann::json config = {
-          {"tokenizer_class", "T5Tokenizer"}, {"extra_ids", 0}, {"model_max_length", model.sequence_length}};
-      create_file_durably(folder + "/" + kTokenizerConfigFile, config.dump(2) + "\n");
+      config.update({{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", 0}});
     }
+    create_file_durably(folder + "/" + kTokenizerConfigFile, config.dump(2) + "\n");
     return;
   }
   // Versions of transformers differ in what they return unless this says it: without types BERT takes a pair's second

@@ -126,6 +126,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint
     KeptTokenizer imported = find_kept_tokenizer(name, hash, folders.step);
     if (imported.tokenizer != nullptr) return std::move(imported.tokenizer);
     KeptTokenizer kept = find_kept_tokenizer(name, hash, folders.run);
+    if (kept.others.empty()) kept.others = imported.others;
     verify(
         kept.tokenizer != nullptr || !kept.others.empty(), ErrorKind::data,
         "{} is not there, and {} was trained with a vocabulary; give the files that its text was preprocessed with as "

@@ -48,7 +48,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// The id and flags of added tokens by their names; the second file that names one is not to contradict the first.
+/// The id and flags of added tokens by their names.
 class FolderTokens {
  public:
   void add(const std::string& path, AddedToken token, const Json& id) {
@@ -60,8 +60,8 @@ class FolderTokens {
     token.id = id.get<std::int32_t>();
     const auto known = tokens_.find(content);
     verify(known == tokens_.end() || known->second.id == token.id, ErrorKind::data,
-           "{}: the token \"{}\" has the id {}, and {} in added_tokens.json", path, shown(content), token.id,
-           known == tokens_.end() ? 0 : known->second.id);
+           "{}: the token \"{}\" has the ids {} and {}", path, shown(content),
+           known == tokens_.end() ? 0 : known->second.id, token.id);
     tokens_[content] = token;
   }
   std::vector<AddedToken> by_id() const {
@@ -116,7 +116,7 @@ void read_decoder(const NamedText& file, const Json& config, FolderTokens& token
     const auto flag = [&, &object = token](const char* key, bool otherwise) {
       return read_member(file, object, key, fmt::format("{}.{}", name, key), otherwise);
     };
-    const bool special = flag("special", true);
+    const bool special = flag("special", false);
     tokens.add(file.path,
                {.content = content,
                 .special = special,
@@ -128,6 +128,32 @@ void read_decoder(const NamedText& file, const Json& config, FolderTokens& token
   }
 }
 
+/// Adds the names of the special tokens in a file: "bos_token" and others of its kind, and the members of lists.
+void add_special_names(const Json& file, std::unordered_set<std::string>& names) {
+  const auto add = [&names](const Json& token) {
+    const Json name = token.is_object() ? token.value("content", Json()) : token;
+    if (name.is_string()) names.insert(name.get<std::string>());
+  };
+  for (const auto& [key, value] : file.items()) {
+    if (key.ends_with("_token")) add(value);
+    if (key != "additional_special_tokens" && key != "extra_special_tokens") continue;
+    if (value.is_structured()) std::for_each(value.begin(), value.end(), add);
+  }
+}
+
+void read_added_tokens(const std::string& folder, const Json& config, FolderTokens& tokens) {
+  const std::string path = folder + kAddedTokensFile;
+  const Json added = read_folder_json(path);
+  if (added.is_null()) return;
+  std::unordered_set<std::string> special;
+  add_special_names(config, special);
+  add_special_names(read_folder_json(folder + "special_tokens_map.json"), special);
+  for (const auto& [content, id] : added.items()) {
+    const bool is_special = special.contains(content);
+    tokens.add(path, {.content = content, .special = is_special, .normalized = !is_special}, id);
+  }
+}
+
 }  // namespace
 
 Json read_folder_json(const std::string& path) {
@@ -135,26 +161,42 @@ Json read_folder_json(const std::string& path) {
   return read_object(file);
 }
 
-FolderSettings folder_settings(const std::string& folder) {
-  const std::string old = folder + kAddedTokensFile, path = folder + kTokenizerConfigFile;
-  FolderTokens tokens;
-  FolderSettings settings;
-  const Json plain = read_folder_json(old);
-  for (const auto& [content, id] : plain.items()) tokens.add(old, {.content = content, .special = true}, id);
-  NamedText file{path, "", kFolderAdvice};
-  if (const Json config = read_object(file); config.is_object()) {
-    read_decoder(file, config, tokens);
-    settings.legacy = read_member(file, config, "legacy", "legacy", true);
-    const auto read = [&](const char* key, std::optional<bool>& value) {
-      if (config.contains(key) && !config.at(key).is_null()) value = read_member(file, config, key, key, false);
-    };
-    if (!read_member<std::string>(file, config, "tokenizer_class", "tokenizer_class", "").starts_with("T5")) {
-      read("add_prefix_space", settings.add_prefix_space);  // T5's class does not look at it
-    }
-    read("strip_accents", settings.strip_accents);
-    read("tokenize_chinese_chars", settings.tokenize_chinese_chars);
+std::string tokenizer_class_of(const std::string& folder) {
+  const auto in = [](const Json& file) {
+    const auto found = file.is_object() ? file.find("tokenizer_class") : file.end();
+    return found == file.end() || !found->is_string() ? std::string() : found->get<std::string>();
+  };
+  std::string name = in(read_folder_json(folder + kTokenizerConfigFile));
+  const std::string model = folder + "config.json";
+  if (name.empty() && tokenizer_file_exists(model)) {
+    name = in(Json::parse(read_binary_vocabulary_file(model, kFolderAdvice).text, nullptr, /*allow_exceptions=*/false));
   }
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  return name;
+}
+
+FolderSettings folder_settings(const std::string& folder) {
+  const std::string path = folder + kTokenizerConfigFile;
+  NamedText file{path, "", kFolderAdvice};
+  const Json config = read_object(file);
+  FolderTokens tokens;
+  if (config.is_object() && config.contains("added_tokens_decoder")) {
+    read_decoder(file, config, tokens);
+  } else {
+    read_added_tokens(folder, config, tokens);
+  }
+  FolderSettings settings;
   settings.added = tokens.by_id();
+  if (config.is_null()) return settings;
+  settings.legacy = read_member(file, config, "legacy", "legacy", true);
+  const auto read = [&](const char* key, std::optional<bool>& value) {
+    if (config.contains(key) && !config.at(key).is_null()) value = read_member(file, config, key, key, false);
+  };
+  if (!read_member<std::string>(file, config, "tokenizer_class", "tokenizer_class", "").starts_with("T5")) {
+    read("add_prefix_space", settings.add_prefix_space);  // T5's class does not look at it
+  }
+  read("strip_accents", settings.strip_accents);
+  read("tokenize_chinese_chars", settings.tokenize_chinese_chars);
   return settings;
 }
 
@@ -189,6 +231,24 @@ std::vector<AddedToken> FolderSettings::with(std::span<const AddedToken> known) 
     if (!names.contains(token.content)) all.push_back(token);
   }
   return all;
+}
+
+NamedText FolderSettings::added_to(NamedText file) const {
+  if (added.empty()) return file;
+  try {
+    std::unordered_set<std::string> known;
+    const std::string_view listed = member_text(file.text, "added_tokens");
+    JsonReader json(listed.empty() ? "[]" : listed);
+    for_each_element(json, [&](JsonReader& token) { known.insert(read_added_token(token, listed).token.content); });
+    std::vector<AddedToken> missing;
+    for (const AddedToken& token : added) {
+      if (!known.contains(token.content)) missing.push_back(token);
+    }
+    if (!missing.empty()) file.text = with_added_tokens(file.text, missing);
+  } catch (const JsonError&) {  // the file's reader says what is wrong
+  } catch (const UnsupportedStep&) {
+  }
+  return file;
 }
 
 std::string_view member_text(std::string_view text, std::string_view key) {

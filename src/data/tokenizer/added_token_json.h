@@ -31,10 +31,14 @@ std::string written_token(const AddedToken& token);
 /// A JSON object next to a tokenizer's files; null if there is no such file. ErrorKind::data for anything else.
 nlohmann::json read_folder_json(const std::string& path);
 
+/// The name of the tokenizer's class without "Fast", from tokenizer_config.json or else config.json; empty where
+/// neither has one.
+std::string tokenizer_class_of(const std::string& folder);
+
 /// Facts in the files next to a vocabulary. ErrorKind::data with file and key for what is wrong in them.
 struct FolderSettings {
-  /// By ids: of added_tokens.json, and of "added_tokens_decoder" in tokenizer_config.json, which says whether they are
-  /// special; without that they are.
+  /// By ids: of "added_tokens_decoder" in tokenizer_config.json, or else of added_tokens.json. Those of the latter are
+  /// special if tokenizer_config.json or special_tokens_map.json names them as such.
   std::vector<AddedToken> added;
   /// "legacy" of tokenizer_config.json: SentencePiece's space stands in front of every text between special tokens,
   /// else in front of the whole text only. True where the file does not say, as in transformers 4.
@@ -48,6 +52,8 @@ struct FolderSettings {
   bool adds_to(std::span<const AddedToken> known) const;
   /// `added`, then the other ones of `known`.
   std::vector<AddedToken> with(std::span<const AddedToken> known) const;
+  /// A tokenizer.json with those of `added` that it lacks.
+  NamedText added_to(NamedText file) const;
 };
 FolderSettings folder_settings(const std::string& folder);  ///< "model/"
 

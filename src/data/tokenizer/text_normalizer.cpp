@@ -38,8 +38,9 @@ std::string_view stripped(std::string_view text, bool left, bool right, PartBord
   return text;
 }
 
-std::string_view in_lower_case(std::string_view text, std::string& made) {
-  const BertCharacters& characters = BertCharacters::instance();
+/// change(character, made) appends what becomes of each.
+template <class Change>
+std::string_view changed(std::string_view text, std::string& made, const Change& change) {
   made.clear();
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = first_code_point(text.substr(at, 4));
@@ -47,10 +48,38 @@ std::string_view in_lower_case(std::string_view text, std::string& made) {
       made += text[at++];
       continue;
     }
-    characters.lower(c.value, [&](std::uint32_t small) { append_utf8(made, small); });
+    change(c.value, made);
     at += c.bytes;
   }
   return made;
+}
+
+std::string_view in_lower_case(std::string_view text, std::string& made) {
+  return changed(text, made, [](std::uint32_t c, std::string& to) {
+    BertCharacters::instance().lower(c, [&](std::uint32_t small) { append_utf8(to, small); });
+  });
+}
+
+std::string_view cleaned(std::string_view text, std::string& made) {
+  return changed(text, made, [](std::uint32_t c, std::string& to) {
+    const std::uint8_t bits = BertCharacters::instance().of(c);
+    if ((bits & kBertControl) == 0) append_utf8(to, (bits & kBertSpace) != 0 ? ' ' : c);
+  });
+}
+
+std::string_view with_spaced_ideographs(std::string_view text, std::string& made) {
+  return changed(text, made, [](std::uint32_t c, std::string& to) {
+    const bool spaced = (BertCharacters::instance().of(c) & kBertIdeograph) != 0;
+    if (spaced) to += ' ';
+    append_utf8(to, c);
+    if (spaced) to += ' ';
+  });
+}
+
+std::string_view without_marks(std::string_view text, std::string& made) {
+  return changed(text, made, [](std::uint32_t c, std::string& to) {
+    if ((BertCharacters::instance().of(c) & kBertMark) == 0) append_utf8(to, c);
+  });
 }
 
 void replace_spaces(std::string_view text, const std::string& content, std::string& made, PartBorders& borders) {
@@ -152,6 +181,9 @@ std::string_view TextNormalizer::normalized(std::string_view text, PartBorders& 
       case NormalizerStep::Kind::nfkc: apply(buffer, in_form(NormalForm::kc)); break;
       case NormalizerStep::Kind::nfkd: apply(buffer, in_form(NormalForm::kd)); break;
       case NormalizerStep::Kind::lower_case: apply(buffer, in_lower_case); break;
+      case NormalizerStep::Kind::clean: apply(buffer, cleaned); break;
+      case NormalizerStep::Kind::space_ideographs: apply(buffer, with_spaced_ideographs); break;
+      case NormalizerStep::Kind::strip_marks: apply(buffer, without_marks); break;
       case NormalizerStep::Kind::character_map:
         apply(buffer, [&](std::string_view part, std::string& made) { return mapped(step.map, part, made); });
         break;
@@ -162,6 +194,19 @@ std::string_view TextNormalizer::normalized(std::string_view text, PartBorders& 
     }
   }
   return text;
+}
+
+AddedTokens added_tokens(const std::vector<AddedToken>& tokens, std::int32_t end_of_document,
+                         const std::vector<NormalizerStep>& normalizer, bool normalized) {
+  std::vector<AddedToken> found;
+  TextNormalizer names(normalizer, InvalidBytes::kept);
+  for (AddedToken token : tokens) {
+    if (token.normalized != normalized) continue;
+    if (normalized) token.content = std::string(names.normalized(token.content));
+    if (token.id == end_of_document) token.special = true;
+    if (!token.content.empty()) found.push_back(std::move(token));
+  }
+  return AddedTokens(std::move(found));
 }
 
 }  // namespace megatron

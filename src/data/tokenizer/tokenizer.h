@@ -105,6 +105,9 @@ class Tokenizer {
   /// Hugging Face's form (tokenizer_export.h) of the same mapping; the file that it was made from, if that was one.
   /// Empty if this program makes none: of SentencePiece's models.
   virtual std::string tokenizer_json() const = 0;
+  /// Where there is no tokenizer_json(): the JSON object that kTokenizerConfigFile has to be next to files(), so that
+  /// transformers gives the same ids.
+  virtual std::string tokenizer_config() const { return "{}"; }
 };
 
 }  // namespace megatron

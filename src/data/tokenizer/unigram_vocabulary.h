@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/text_normalizer.h"
 #include "data/tokenizer/tokenizer.h"
@@ -40,7 +41,8 @@ struct UnigramVocabulary {
 ///
 /// There must be a special token that ends documents: </s>, <eos> or [EOS]. Anything else that a file asks for is
 /// refused by name. Errors are ErrorKind::data and name file and line.
-UnigramVocabulary read_unigram_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows = 0);
+UnigramVocabulary read_unigram_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows = 0,
+                                    const FolderSettings& folder = {});
 
 /// tokenizer.json of pieces and their log probabilities, after <pad> </s> <unk> as T5 has them, and with `extra_ids`
 /// sentinels: NFC, WhitespaceSplit and Metaspace.

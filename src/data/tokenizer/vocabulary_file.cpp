@@ -36,6 +36,14 @@ NamedText read_vocabulary_file(const std::string& path, const char* advice) {
   return file;
 }
 
+std::string folder_part(const std::string& path) {
+  return path.substr(0, path.rfind('/') + 1);
+}
+
+std::string file_part(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
 std::string shown(std::string_view token) {
   std::size_t length = std::min<std::size_t>(token.size(), 60);
   while (length < token.size() && (static_cast<unsigned char>(token[length]) & 0xC0) == 0x80) --length;
@@ -153,6 +161,12 @@ const TokenIndex::Entry& BpeBuilder::part(std::size_t at, std::string_view writt
   const TokenIndex::Entry* const found = bytes ? ids_.find(*bytes) : nullptr;
   if (found == nullptr) file_->fail_at(at, "\"{}\" is no token of the vocabulary", shown(written));
   if (order_ == MergeOrder::made && !made_[static_cast<std::size_t>(found->id)]) {
+    if (written.ends_with("</w>")) {
+      file_->fail_at(at,
+                     "\"{}\" marks the end of a word, as CLIP's and GPT-1's vocabularies do, which this program does "
+                     "not have; make ids with the model's own library and bring them with `megatron_preprocess import`",
+                     shown(written));
+    }
     file_->fail_at(at, "\"{}\" is neither a byte nor made by a merge before this one: merges in a wrong order",
                    shown(written));
   }

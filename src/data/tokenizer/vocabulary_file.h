@@ -53,6 +53,10 @@ NamedText read_binary_vocabulary_file(const std::string& path, const char* advic
 /// The same, valid UTF-8.
 NamedText read_vocabulary_file(const std::string& path, const char* advice = kVocabularyAdvice);
 
+/// "model/" of "model/vocab.txt", and the other part.
+std::string folder_part(const std::string& path);
+std::string file_part(const std::string& path);
+
 /// A token (UTF-8) as it may stand in an error message of one line.
 std::string shown(std::string_view token);
 

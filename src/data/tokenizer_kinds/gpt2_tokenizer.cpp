@@ -54,21 +54,7 @@ BpeVocabulary read(const std::string& vocab_file, const std::string& merge_file,
     plain.added = folder.with(plain.added);
     return parse_tokenizer_json({vocab_file, write_tokenizer_json(plain)}, rows);
   }
-  return is_rank_file(vocab_file) ? read_rank_file(vocab_file, rows) : read_tokenizer_json(vocab_file, rows);
-}
-
-/// Added tokens that are looked for before the normalizer or, if `normalized`, after it in its output. The token that
-/// ends documents is special even where a file does not say so.
-AddedTokens added_tokens(const BpeVocabulary& vocabulary, bool normalized) {
-  std::vector<AddedToken> tokens;
-  TextNormalizer normalizer(vocabulary.normalizer, InvalidBytes::kept);
-  for (AddedToken token : vocabulary.added) {
-    if (token.normalized != normalized) continue;
-    if (normalized) token.content = std::string(normalizer.normalized(token.content));
-    if (token.id == vocabulary.end_of_text) token.special = true;
-    tokens.push_back(std::move(token));
-  }
-  return AddedTokens(std::move(tokens));
+  return is_rank_file(vocab_file) ? read_rank_file(vocab_file, rows) : read_tokenizer_json(vocab_file, rows, folder);
 }
 
 class Gpt2Encoder final : public Encoder {
@@ -216,8 +202,8 @@ Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& m
                              const FolderSettings& folder)
     : vocabulary_(read(vocab_file, merge_file, rows, folder)),
       rules_(vocabulary_),
-      added_(added_tokens(vocabulary_, false)),
-      normalized_added_(added_tokens(vocabulary_, true)),
+      added_(added_tokens(vocabulary_.added, vocabulary_.end_of_text, vocabulary_.normalizer, false)),
+      normalized_added_(added_tokens(vocabulary_.added, vocabulary_.end_of_text, vocabulary_.normalizer, true)),
       hash_(hash_of(vocabulary_)) {}
 
 std::unique_ptr<Encoder> Gpt2Tokenizer::make_encoder(SpecialTokens special) const {

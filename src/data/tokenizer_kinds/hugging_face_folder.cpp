@@ -33,21 +33,8 @@ Json at(const Json& file, const char* pointer) {
   return file.is_object() && file.contains(place) ? file.at(place) : Json();
 }
 
-std::string folder_of(const std::string& path) {
-  return path.substr(0, path.rfind('/') + 1);
-}
-
 std::string bert_by_case(const std::string& folder) {
   return at(read_folder_json(folder + kTokenizerConfigFile), "/do_lower_case") == false ? "bert-cased" : "bert-uncased";
-}
-
-/// The name of the tokenizer's class without "Fast"; empty where no file has one.
-std::string class_of(const std::string& folder) {
-  Json name = at(read_folder_json(folder + kTokenizerConfigFile), "/tokenizer_class");
-  if (!name.is_string()) name = at(json_of(folder + "config.json"), "/tokenizer_class");
-  std::string base = name.is_string() ? name.get<std::string>() : "";
-  if (base.ends_with("Fast")) base.resize(base.size() - 4);
-  return base;
 }
 
 /// How many sentinels transformers adds to a model of SentencePiece.
@@ -55,7 +42,7 @@ std::int64_t extra_ids_of(const std::string& folder) {
   constexpr std::int64_t kOfT5 = 100;
   const Json extra_ids = at(read_folder_json(folder + kTokenizerConfigFile), "/extra_ids");
   if (extra_ids.is_number_integer()) return extra_ids.get<std::int64_t>();
-  const std::string name = class_of(folder);
+  const std::string name = tokenizer_class_of(folder);
   const Json model = name.empty() ? at(json_of(folder + "config.json"), "/model_type") : Json();
   return name == "T5Tokenizer" || model == "t5" || model == "mt5" ? kOfT5 : 0;
 }
@@ -88,28 +75,12 @@ constexpr std::string_view kGpt2Classes[] = {"GPT2Tokenizer",    "RobertaTokeniz
                                              "DebertaTokenizer", "BlenderbotTokenizer"};
 
 void require_gpt2_class(const std::string& folder) {
-  const std::string base = class_of(folder);
+  const std::string base = tokenizer_class_of(folder);
   if (base.empty()) return;
   verify(std::find(std::begin(kGpt2Classes), std::end(kGpt2Classes), base) != std::end(kGpt2Classes), ErrorKind::data,
          "{}{}: its class {} finds words by other rules than GPT-2's, which vocab.json does not say; the model's "
          "tokenizer.json is needed",
          folder, kVocabFile, shown(base));
-}
-
-/// Classes that find words in vocab.txt or a .model by rules of their own: MeCab's words, Jieba's, other spaces, ids
-/// that are not those of the pieces.
-constexpr std::string_view kOwnRules[] = {
-    "BertJapaneseTokenizer", "RoCBertTokenizer",        "GPTSw3Tokenizer",  "CpmTokenizer",     "CamembertTokenizer",
-    "XLMRobertaTokenizer",   "MBartTokenizer",          "MBart50Tokenizer", "NllbTokenizer",    "XGLMTokenizer",
-    "PegasusTokenizer",      "BigBirdPegasusTokenizer", "PLBartTokenizer",  "BarthezTokenizer", "ErnieMTokenizer",
-    "AlbertTokenizer",       "XLNetTokenizer"};
-
-void refuse_own_rules(const std::string& folder, const std::string& file) {
-  const std::string base = class_of(folder);
-  verify(std::find(std::begin(kOwnRules), std::end(kOwnRules), base) == std::end(kOwnRules), ErrorKind::data,
-         "{}: its class {} finds words, or numbers them, by rules that this file does not have; make ids with the "
-         "model's own library and bring them with `megatron_preprocess import`",
-         file, shown(base));
 }
 
 /// Files that a folder has. Without `same_as` they say all of what is done to a text.
@@ -211,7 +182,6 @@ FolderTokenizer hugging_face_tokenizer(const std::string& folder, std::int64_t r
     try {
       TokenizerChoice choice = choice_of_file(candidate.vocab_file, candidate.merge_file);
       if (!choice.merge_file.empty()) require_gpt2_class(folder);
-      if (!choice.vocab_file.ends_with(".json")) refuse_own_rules(folder, choice.vocab_file);
       made.tokenizer = make_tokenizer(choice);
       if (const std::int64_t all = made.tokenizer->vocab_size(); rows > 0 && all > rows) {
         choice.rows = rows;
@@ -229,7 +199,7 @@ FolderTokenizer hugging_face_tokenizer(const std::string& folder, std::int64_t r
 }
 
 TokenizerChoice choice_of_file(const std::string& vocab_file, const std::string& merge_file) {
-  const std::string folder = folder_of(vocab_file);
+  const std::string folder = folder_part(vocab_file);
   if (!merge_file.empty() || vocab_file.ends_with(kVocabFile)) return {"gpt2", vocab_file, merge_file};
   if (is_rank_file(vocab_file)) return {"gpt2", vocab_file, ""};
   if (vocab_file.ends_with(".model")) return {"sentencepiece", vocab_file, "", extra_ids_of(folder)};

@@ -96,10 +96,6 @@ const std::vector<KnownRanks>& known_ranks() {
   return known;
 }
 
-std::string name_of(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
-
 /// "base64 rank", the first line of a rank file.
 bool is_rank_line(std::string_view text) {
   const std::string_view line = text.substr(0, text.find('\n'));
@@ -140,7 +136,7 @@ class RankReader {
 
  private:
   void read_lines() {
-    const std::string name = name_of(file_.path);
+    const std::string name = file_part(file_.path);
     const auto known = std::find_if(known_ranks().begin(), known_ranks().end(),
                                     [&](const KnownRanks& each) { return each.name == name; });
     if (known == known_ranks().end())
@@ -153,7 +149,7 @@ class RankReader {
     }
     pattern_ = known->pattern;
     if (known->nfc) normalizer_.push_back({.kind = NormalizerStep::Kind::nfc});
-    std::vector<AddedToken> folder = folder_settings(file_.path.substr(0, file_.path.size() - name.size())).added;
+    std::vector<AddedToken> folder = folder_settings(folder_part(file_.path)).added;
     if (!folder.empty()) return void(special_ = std::move(folder));
     for (const auto& [id, content] : known->placed) add_special(content, id);
     for (const std::string& content : known->names == nullptr ? Names() : known->names()) add_special(content, next++);
@@ -321,7 +317,7 @@ class RankReader {
 }  // namespace
 
 bool is_rank_file(const std::string& path) {
-  const std::string name = name_of(path);
+  const std::string name = file_part(path);
   if (name.ends_with(".tiktoken")) return true;
   const bool is_json = name.ends_with(".json");
   if ((!is_json && !name.ends_with(".model")) || !tokenizer_file_exists(path)) return false;

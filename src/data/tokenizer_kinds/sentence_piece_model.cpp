@@ -250,7 +250,7 @@ class ModelReader {
   }
 
   void read_folder(std::int64_t rows, std::int64_t extra_ids) {
-    const FolderSettings folder = folder_settings(file_.path.substr(0, file_.path.rfind('/') + 1));
+    const FolderSettings folder = folder_settings(folder_part(file_.path));
     for (const AddedToken& token : folder.added) {
       if (rows == 0 || token.id < rows) add_token(token);
     }
@@ -285,6 +285,8 @@ class ModelReader {
   }
 
   void keep(const AddedToken& token) {
+    const auto same = [&token](const AddedToken& kept) { return kept.id == token.id; };
+    if (std::any_of(model_.added.begin(), model_.added.end(), same)) return;  // the file is one that was kept
     const std::string written = written_token(token);
     model_.text += varint(kAddedToken << 3 | 2) + varint(written.size()) + written;
     model_.added.push_back(token);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <nlohmann/json.hpp>
 
 #include "base/core/error.h"
 #include "base/core/philox.h"
@@ -65,6 +66,19 @@ std::string SentencePieceTokenizer::decode_next(std::int32_t id) const {
 
 std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) const {
   return joined(ids, model_.add_dummy_prefix, *this);
+}
+
+/// transformers finds control pieces and added tokens where this names them alone, and its versions differ in what they
+/// take for "legacy" where it is absent.
+std::string SentencePieceTokenizer::tokenizer_config() const {
+  nlohmann::json config = {{"legacy", !model_.prefix_once}};
+  if (!model_.add_dummy_prefix) config["add_prefix_space"] = false;
+  nlohmann::json& decoder = config["added_tokens_decoder"];
+  for (const AddedToken& token : added_tokens_of(model_)) {
+    nlohmann::json& written = decoder[std::to_string(token.id)] = nlohmann::json::parse(written_token(token));
+    written.erase("id");
+  }
+  return config.dump();
 }
 
 std::vector<std::uint8_t> SentencePieceTokenizer::continues() const {

@@ -25,6 +25,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   SpecialIds special_ids() const override { return model_.special; }
   std::vector<std::uint8_t> continues() const override;
   std::vector<TokenizerFile> files() const override { return {{kSentencePieceFile, model_.text}}; }
+  std::string tokenizer_config() const override;
   std::string tokenizer_json() const override { return ""; }
 
  private:

@@ -52,11 +52,29 @@ std::string default_merge_file(const std::string& vocab_file) {
   return merge_file;
 }
 
-/// Settings of Hugging Face's files next to a vocab.json or vocab.txt.
-FolderSettings settings_of(const TokenizerChoice& choice, std::string_view name) {
-  const std::size_t folder = choice.vocab_file.rfind('/') + 1;
-  if (choice.alone || choice.vocab_file.substr(folder) != name) return {};
-  return folder_settings(choice.vocab_file.substr(0, folder));
+/// Settings of Hugging Face's files next to a vocabulary that has its usual name.
+FolderSettings settings_of(const TokenizerChoice& choice) {
+  const std::string name = file_part(choice.vocab_file);
+  if (choice.alone || (name != kTokenizerFile && name != kVocabFile && name != kWordPieceFile)) return {};
+  return folder_settings(folder_part(choice.vocab_file));
+}
+
+/// Classes that find words in vocab.txt or a .model by rules of their own: MeCab's words, Jieba's, other spaces, ids
+/// that are not those of the pieces.
+constexpr std::string_view kOwnRules[] = {
+    "BertJapaneseTokenizer", "RoCBertTokenizer",        "GPTSw3Tokenizer",  "CpmTokenizer",     "CamembertTokenizer",
+    "XLMRobertaTokenizer",   "MBartTokenizer",          "MBart50Tokenizer", "NllbTokenizer",    "XGLMTokenizer",
+    "PegasusTokenizer",      "BigBirdPegasusTokenizer", "PLBartTokenizer",  "BarthezTokenizer", "ErnieMTokenizer",
+    "AlbertTokenizer",       "XLNetTokenizer"};
+
+void refuse_own_rules(const TokenizerChoice& choice) {
+  const std::string& file = choice.vocab_file;
+  if (choice.alone || (!file.ends_with(".model") && file_part(file) != kWordPieceFile)) return;
+  const std::string base = tokenizer_class_of(folder_part(file));
+  verify(std::find(std::begin(kOwnRules), std::end(kOwnRules), base) == std::end(kOwnRules), ErrorKind::data,
+         "{}: its class {} finds words, or numbers them, by rules that this file does not have; make ids with the "
+         "model's own library and bring them with `megatron_preprocess import`",
+         file, shown(base));
 }
 
 std::unique_ptr<Tokenizer> make_bert_tokenizer(const TokenizerChoice& choice) {
@@ -65,9 +83,10 @@ std::unique_ptr<Tokenizer> make_bert_tokenizer(const TokenizerChoice& choice) {
          "--type wordpiece` makes a vocab.txt), and no --merge-file",
          choice.name);
   const bool lower_case = choice.name == "bert-uncased", json = choice.vocab_file.ends_with(".json");
-  WordPieceVocabulary vocabulary = json ? read_word_piece_json(choice.vocab_file, choice.extra_ids, choice.rows)
-                                        : read_word_piece_text(choice.vocab_file, lower_case, choice.extra_ids,
-                                                               choice.rows, settings_of(choice, kWordPieceFile));
+  const FolderSettings folder = settings_of(choice);
+  WordPieceVocabulary vocabulary =
+      json ? read_word_piece_json(choice.vocab_file, choice.extra_ids, choice.rows, folder)
+           : read_word_piece_text(choice.vocab_file, lower_case, choice.extra_ids, choice.rows, folder);
   verify(vocabulary.lower_case == lower_case, ErrorKind::configuration, "{} has lowercase = {}; choose --tokenizer {}",
          choice.vocab_file, vocabulary.lower_case, lower_case ? "bert-cased" : "bert-uncased");
   return std::make_unique<WordPieceTokenizer>(std::move(vocabulary));
@@ -87,7 +106,8 @@ std::unique_ptr<Tokenizer> make_unigram_tokenizer(const TokenizerChoice& choice)
   verify(!choice.vocab_file.empty() && choice.merge_file.empty(), ErrorKind::configuration,
          "the unigram tokenizer needs --vocab-file, a tokenizer.json (`megatron_preprocess train-tokenizer --type "
          "unigram` makes one), and no --merge-file");
-  return std::make_unique<UnigramTokenizer>(read_unigram_json(choice.vocab_file, choice.extra_ids, choice.rows));
+  return std::make_unique<UnigramTokenizer>(
+      read_unigram_json(choice.vocab_file, choice.extra_ids, choice.rows, settings_of(choice)));
 }
 
 }  // namespace
@@ -98,6 +118,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
   verify(choice.extra_ids == 0 || has_sentinels(choice.name), ErrorKind::configuration,
          "--extra-ids: the {} tokenizer has no sentinels; choose bert-uncased, bert-cased, sentencepiece or unigram",
          choice.name);
+  refuse_own_rules(choice);
   if (is_bert(choice.name)) return make_bert_tokenizer(choice);
   if (choice.name == "sentencepiece") return make_sentence_piece_tokenizer(choice);
   if (choice.name == "unigram") return make_unigram_tokenizer(choice);
@@ -114,7 +135,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice) {
     const bool paired = !merges && choice.vocab_file.ends_with(kVocabFile);
     return std::make_unique<Gpt2Tokenizer>(choice.vocab_file,
                                            paired ? default_merge_file(choice.vocab_file) : choice.merge_file,
-                                           choice.rows, settings_of(choice, kVocabFile));
+                                           choice.rows, settings_of(choice));
   }
   fail(ErrorKind::configuration,
        "there is no tokenizer \"{}\"; choose one of: byte gpt2 bert-uncased bert-cased sentencepiece unigram",

@@ -243,8 +243,8 @@ class TokenizerJson {
 
 }  // namespace
 
-BpeVocabulary read_tokenizer_json(const std::string& path, std::int64_t rows) {
-  return parse_tokenizer_json(read_vocabulary_file(path), rows);
+BpeVocabulary read_tokenizer_json(const std::string& path, std::int64_t rows, const FolderSettings& folder) {
+  return parse_tokenizer_json(folder.added_to(read_vocabulary_file(path)), rows);
 }
 
 BpeVocabulary parse_tokenizer_json(NamedText file, std::int64_t rows) {

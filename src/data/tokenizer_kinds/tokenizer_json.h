@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/bpe_vocabulary.h"
 #include "data/tokenizer/vocabulary_file.h"
 
@@ -22,8 +23,9 @@ namespace megatron {
 /// that merges may come in any order, and that with ignore_merges tokens need not be made by merges. Anything else that
 /// a file asks for is refused by name: a tokenizer that is nearly the right one would be worse than none.
 ///
-/// Without added tokens whose ids are `rows` or greater, if that is not 0. Errors as read_bpe_vocabulary.
-BpeVocabulary read_tokenizer_json(const std::string& path, std::int64_t rows = 0);
+/// With the added tokens of the file's folder, and without those whose ids are `rows` or greater, if that is not 0.
+/// Errors as read_bpe_vocabulary.
+BpeVocabulary read_tokenizer_json(const std::string& path, std::int64_t rows = 0, const FolderSettings& folder = {});
 /// The same of a text.
 BpeVocabulary parse_tokenizer_json(NamedText file, std::int64_t rows = 0);
 

@@ -26,8 +26,7 @@ constexpr std::size_t kMostPieceBytes = 16 << 20;  ///< all pieces together
 
 class UnigramJson {
  public:
-  UnigramJson(const std::string& path, std::int64_t rows)
-      : file_(without_tokens_beyond(read_vocabulary_file(path, kUnigramAdvice), rows)) {}
+  explicit UnigramJson(NamedText file) : file_(std::move(file)) {}
 
   UnigramVocabulary read(std::int64_t extra_ids) {
     try {
@@ -136,7 +135,6 @@ class UnigramJson {
     std::unordered_set<std::int32_t> seen;
     for (PlacedToken& read : added_) {
       const std::int32_t known = id_of(read.token.content);
-      if (read.token.normalized) refuse(read.at, "an added token that is looked for in the normalized text");
       if (known < 0 && read.id == made_.tokens.size()) {
         add(read.at, read.token.content);
       } else if (known < 0 || read.id != static_cast<std::uint64_t>(known)) {
@@ -203,8 +201,10 @@ class UnigramJson {
 
 }  // namespace
 
-UnigramVocabulary read_unigram_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows) {
-  return UnigramJson(path, rows).read(extra_ids);
+UnigramVocabulary read_unigram_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows,
+                                    const FolderSettings& folder) {
+  NamedText file = folder.added_to(read_vocabulary_file(path, kUnigramAdvice));
+  return UnigramJson(without_tokens_beyond(std::move(file), rows)).read(extra_ids);
 }
 
 std::string write_unigram_json(const std::vector<std::pair<std::string, double>>& pieces, std::int64_t extra_ids) {

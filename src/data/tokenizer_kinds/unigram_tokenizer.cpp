@@ -27,7 +27,8 @@ std::uint64_t hash_of(const UnigramVocabulary& vocabulary) {
                        step.left, step.right, step.map.hash());
   }
   for (const AddedToken& token : vocabulary.added) {
-    all += fmt::format("added {}{}{}{}{},", token.id, token.special, token.single_word, token.lstrip, token.rstrip);
+    all += fmt::format("added {}{}{}{}{}{},", token.id, token.special, token.single_word, token.lstrip, token.rstrip,
+                       token.normalized ? "normalized" : "");
   }
   return hash_name(all + fmt::format("end of document {}", vocabulary.special.eos));
 }
@@ -35,7 +36,7 @@ std::uint64_t hash_of(const UnigramVocabulary& vocabulary) {
 /// Parts of a tokenizer that its Encoders need.
 struct UnigramParts {
   const UnigramVocabulary& vocabulary;
-  const AddedTokens& added;
+  const AddedTokens &added, &normalized_added;
   const PieceTrie& trie;
   double unknown_score;
 };
@@ -57,16 +58,19 @@ class UnigramEncoder final : public Encoder {
 
  private:
   void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
-    parts_.added.split(
-        text, borders,
-        [&](std::string_view part, PartBorders inside) {
-          encode_part(part, part.data() == text.data(), inside, output);
-        },
-        [&](std::int32_t id, std::uint32_t part) { output.add(id, part); });
+    const auto add = [&](std::int32_t id, std::uint32_t part) { output.add(id, part); };
+    const auto encode_normalized = [&](std::string_view part, PartBorders inside) {
+      const bool at_front = part.data() == text.data();
+      const std::string_view made = normalizer_.normalized(part, inside);
+      const auto encode = [&](std::string_view rest, PartBorders of_rest) {
+        encode_part(rest, at_front && rest.data() == made.data(), of_rest, output);
+      };
+      parts_.normalized_added.split(made, inside, encode, add);
+    };
+    parts_.added.split(text, borders, encode_normalized, add);
   }
 
-  void encode_part(std::string_view part, bool at_front, PartBorders& borders, TokenOutput& output) {
-    const std::string_view text = normalizer_.normalized(part, borders);
+  void encode_part(std::string_view text, bool at_front, PartBorders& borders, TokenOutput& output) {
     mark_spaces(text, at_front, borders);
     const std::string_view all = marked_;
     for (std::size_t at = 0; at < all.size();) {
@@ -170,7 +174,8 @@ class UnigramEncoder final : public Encoder {
 
 UnigramTokenizer::UnigramTokenizer(UnigramVocabulary vocabulary)
     : vocabulary_(std::move(vocabulary)),
-      added_(vocabulary_.added),
+      added_(added_tokens(vocabulary_.added, vocabulary_.special.eos, vocabulary_.normalizer, false)),
+      normalized_added_(added_tokens(vocabulary_.added, vocabulary_.special.eos, vocabulary_.normalizer, true)),
       is_special_(vocabulary_.tokens.size()),
       hash_(hash_of(vocabulary_)) {
   is_special_[static_cast<std::size_t>(vocabulary_.special.unk)] = true;
@@ -188,7 +193,8 @@ UnigramTokenizer::UnigramTokenizer(UnigramVocabulary vocabulary)
 }
 
 std::unique_ptr<Encoder> UnigramTokenizer::make_encoder(SpecialTokens special) const {
-  return std::make_unique<UnigramEncoder>(UnigramParts{vocabulary_, added_, trie_, unknown_score_}, special);
+  return std::make_unique<UnigramEncoder>(UnigramParts{vocabulary_, added_, normalized_added_, trie_, unknown_score_},
+                                          special);
 }
 
 std::string UnigramTokenizer::decode_next(std::int32_t id) const {

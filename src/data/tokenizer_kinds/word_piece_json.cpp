@@ -74,7 +74,6 @@ class WordPieceJson {
 
   void add_token(JsonReader& json) {
     auto [at, id, token] = placed_token(json);
-    if (token.normalized) refuse(at, "an added token that is looked for in the normalized text");
     if (token.content.empty() || id >= kMostTokens)
       file_.fail_at(at, "an added token without content or with id {}", id);
     token.id = static_cast<std::int32_t>(id);
@@ -139,8 +138,9 @@ class WordPieceJson {
 
 }  // namespace
 
-WordPieceVocabulary read_word_piece_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows) {
-  return parse_word_piece_json(read_vocabulary_file(path, kWordPieceAdvice), extra_ids, rows);
+WordPieceVocabulary read_word_piece_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows,
+                                         const FolderSettings& folder) {
+  return parse_word_piece_json(folder.added_to(read_vocabulary_file(path, kWordPieceAdvice)), extra_ids, rows);
 }
 
 WordPieceVocabulary parse_word_piece_json(NamedText file, std::int64_t extra_ids, std::int64_t rows) {

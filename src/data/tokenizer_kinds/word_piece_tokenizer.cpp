@@ -33,17 +33,41 @@ std::uint64_t hash_of(const WordPieceVocabulary& vocabulary) {
     if (token.special) continue;
     all += fmt::format("found {}:{}={} word {} spaces {} {},", token.content.size(), token.content, token.id,
                        token.single_word, token.lstrip, token.rstrip);
+    if (token.normalized) all += "normalized,";
   }
   return hash_name(all + fmt::format("end of document {}", vocabulary.special.eos));
 }
 
+/// The text that words are found in, as a text: WordSplitter does these steps word by word.
+std::vector<NormalizerStep> normalizer_of(const WordPieceVocabulary& vocabulary) {
+  using Kind = NormalizerStep::Kind;
+  std::vector<NormalizerStep> steps;
+  const auto add = [&steps](bool wanted, std::initializer_list<Kind> kinds) {
+    for (const Kind kind : kinds) wanted ? steps.push_back({.kind = kind}) : void();
+  };
+  add(vocabulary.clean, {Kind::clean});
+  add(vocabulary.ideographs, {Kind::space_ideographs});
+  add(vocabulary.strip_accents, {Kind::nfd, Kind::strip_marks});
+  add(vocabulary.lower_case, {Kind::lower_case});
+  return steps;
+}
+
+/// Parts of a tokenizer that its Encoders need.
+struct WordPieceParts {
+  const WordPieceVocabulary& vocabulary;
+  const std::vector<NormalizerStep>& normalizer;
+  const AddedTokens &added, &normalized_added;
+};
+
 class WordPieceEncoder final : public Encoder {
  public:
-  WordPieceEncoder(const WordPieceVocabulary& vocabulary, const AddedTokens& added, SpecialTokens special)
+  WordPieceEncoder(const WordPieceParts& parts, SpecialTokens special)
       : Encoder(special),
-        vocabulary_(vocabulary),
-        added_(added),
-        splitter_(vocabulary),
+        vocabulary_(parts.vocabulary),
+        added_(parts.added),
+        normalized_added_(parts.normalized_added),
+        normalizer_(parts.normalizer),
+        splitter_(vocabulary_),
         table_(byte_table()),
         short_words_(kShortPieceBits),
         long_words_(kLongPieceBits) {
@@ -57,9 +81,14 @@ class WordPieceEncoder final : public Encoder {
 
  private:
   void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
-    added_.split(
-        text, borders, [&](std::string_view part, const PartBorders& inside) { encode_part(part, inside, output); },
-        [&](std::int32_t id, std::uint32_t part) { output.add(id, part); });
+    const auto add = [&](std::int32_t id, std::uint32_t part) { output.add(id, part); };
+    const auto encode = [&](std::string_view part, const PartBorders& inside) { encode_part(part, inside, output); };
+    if (normalized_added_.empty()) return added_.split(text, borders, encode, add);
+    const auto encode_normalized = [&](std::string_view part, PartBorders inside) {
+      part = normalizer_.normalized(part, inside);
+      normalized_added_.split(part, inside, encode, add);
+    };
+    added_.split(text, borders, encode_normalized, add);
   }
 
   void encode_part(std::string_view text, const PartBorders& borders, TokenOutput& output) {
@@ -164,7 +193,8 @@ class WordPieceEncoder final : public Encoder {
   }
 
   const WordPieceVocabulary& vocabulary_;
-  const AddedTokens& added_;
+  const AddedTokens &added_, &normalized_added_;
+  TextNormalizer normalizer_;
   WordSplitter splitter_;
   std::array<Ascii, 256> table_;
   std::array<std::int32_t, 128> punctuation_{};
@@ -184,10 +214,15 @@ bool follows_without_space(std::string_view token) {
 }  // namespace
 
 WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
-    : vocabulary_(std::move(vocabulary)), added_(vocabulary_.added), hash_(hash_of(vocabulary_)) {}
+    : vocabulary_(std::move(vocabulary)),
+      normalizer_(normalizer_of(vocabulary_)),
+      added_(added_tokens(vocabulary_.added, vocabulary_.special.eos, normalizer_, false)),
+      normalized_added_(added_tokens(vocabulary_.added, vocabulary_.special.eos, normalizer_, true)),
+      hash_(hash_of(vocabulary_)) {}
 
 std::unique_ptr<Encoder> WordPieceTokenizer::make_encoder(SpecialTokens special) const {
-  return std::make_unique<WordPieceEncoder>(vocabulary_, added_, special);
+  return std::make_unique<WordPieceEncoder>(WordPieceParts{vocabulary_, normalizer_, added_, normalized_added_},
+                                            special);
 }
 
 std::string WordPieceTokenizer::decode_next(std::int32_t id) const {

@@ -6,6 +6,7 @@
 // are text unless they are asked for.
 #pragma once
 
+#include "data/tokenizer/text_normalizer.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer_kinds/word_piece_vocabulary.h"
 
@@ -33,7 +34,8 @@ class WordPieceTokenizer final : public Tokenizer {
   const std::string& token(std::int32_t id) const { return vocabulary_.tokens[static_cast<std::size_t>(id)]; }
 
   WordPieceVocabulary vocabulary_;
-  AddedTokens added_;
+  std::vector<NormalizerStep> normalizer_;
+  AddedTokens added_, normalized_added_;
   std::uint64_t hash_ = 0;
 };
 

@@ -35,7 +35,8 @@ struct WordPieceVocabulary {
 /// Where a folder's settings say more than vocab.txt does, it becomes the tokenizer.json that says all of it.
 WordPieceVocabulary read_word_piece_text(const std::string& path, bool lower_case, std::int64_t extra_ids,
                                          std::int64_t rows = 0, const FolderSettings& folder = {});
-WordPieceVocabulary read_word_piece_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows = 0);
+WordPieceVocabulary read_word_piece_json(const std::string& path, std::int64_t extra_ids, std::int64_t rows = 0,
+                                         const FolderSettings& folder = {});
 WordPieceVocabulary parse_word_piece_json(NamedText file, std::int64_t extra_ids, std::int64_t rows = 0);
 
 /// tokenizer.json of a vocabulary, for Hugging Face's library.

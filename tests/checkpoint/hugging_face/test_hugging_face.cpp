@@ -101,6 +101,9 @@ TEST_CASE("import: without a tokenizer it says what to do and any shards train",
                Contains(folder.file("exported/tokenizer.model") + " is not there") && Contains("--vocab-file FILE"));
     require_error(ErrorKind::data, {folder.file("lost/tokenizer.model") + " is not there"},
                   [&] { tokenizer_of_checkpoint(folder.file("lost"), "sentencepiece", 1, "", ""); });
+    write_file(folder.file("lost/tokenizer.model"), "damaged");
+    require_error(ErrorKind::checkpoint, {folder.file("lost/tokenizer.model"), "a .model file of SentencePiece"},
+                  [&] { tokenizer_of_checkpoint(folder.file("lost"), "sentencepiece", 1, "", ""); });
     theirs.erase("megatron_train");
     theirs["eos_token_id"] = {7, 9};
     write_file(folder.file("exported/config.json"), theirs.dump());

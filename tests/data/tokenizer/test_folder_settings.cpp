@@ -52,8 +52,9 @@ TEST_CASE("folder settings: added tokens and a first space of GPT-2's files") {
   CHECK(plain->hash() == small_tokenizer()->hash());
   check_kept(*plain);
   const auto rows = static_cast<std::int32_t>(plain->vocab_size());
-  const json added = {{"<|im_start|>", rows}};
-  const json decoder = {{std::to_string(rows + 1), {{"content", "x y"}, {"special", false}, {"rstrip", true}}}};
+  const json decoder = {{std::to_string(rows), {{"content", "<|im_start|>"}, {"special", true}}},
+                        {std::to_string(rows + 1), {{"content", "x y"}, {"rstrip", true}}}};
+  const json added = {{"<of another version>", rows}};  // not looked at next to a decoder
   const auto more = folder.made({{"added_tokens_decoder", decoder}}, added).tokenizer;
   REQUIRE(more != nullptr);
   CHECK(more->vocab_size() == rows + 2);
@@ -66,6 +67,15 @@ TEST_CASE("folder settings: added tokens and a first space of GPT-2's files") {
   const FolderTokenizer fewer = folder.made({{"added_tokens_decoder", decoder}}, added, rows + 1);
   CHECK(fewer.tokenizer->vocab_size() == rows + 1);
   CHECK(fewer.left_out == 1);
+  const json names = {{"    ", rows}, {"<u>", rows + 1}, {"<v>", rows + 2}, {"<w>", rows + 3}};
+  const json special = {{"u_token", "<u>"}, {"additional_special_tokens", {{{"content", "<v>"}}}}};
+  write_file(folder.folder.file("special_tokens_map.json"), R"({"extra_special_tokens": ["<w>"]})");
+  const auto named = folder.made(special, names).tokenizer;
+  REQUIRE(named != nullptr);
+  CHECK(tokens_in(*named, "    ") == Ids{rows});  // of added_tokens.json, and no file calls it special
+  CHECK(tokens_in(*named, "<u><v><w>", SpecialTokens::tokens) == Ids{rows + 1, rows + 2, rows + 3});
+  CHECK(tokens_in(*named, "<u><v><w>") == tokens_in(*plain, "<u><v><w>"));
+  std::filesystem::remove(folder.folder.file("special_tokens_map.json"));
   const auto spaced = folder.made({{"add_prefix_space", true}}, json::object()).tokenizer;
   CHECK(tokens_in(*spaced, "hello") == tokens_in(*plain, " hello"));
   CHECK(tokens_in(*spaced, " hello") == tokens_in(*plain, " hello"));
@@ -98,13 +108,83 @@ TEST_CASE("folder settings: accents, ideographs and added tokens of a vocab.txt"
   const auto joined = folder.made({{"tokenize_chinese_chars", false}}, json::object()).tokenizer;
   CHECK(tokens_in(*plain, "\u4e2d\u6587").size() == 2);
   CHECK(tokens_in(*joined, "\u4e2d\u6587").size() == 1);
-  const auto more = folder.made(json::object(), {{"[NEW]", rows}, {"[MASK]", plain->special_ids().mask}}).tokenizer;
+  const auto more = folder
+                        .made({{"additional_special_tokens", {"[NEW]"}}, {"mask_token", "[MASK]"}},
+                              {{"[NEW]", rows}, {"[MASK]", plain->special_ids().mask}})
+                        .tokenizer;
   REQUIRE(more != nullptr);
   CHECK(tokens_in(*more, "[NEW]", SpecialTokens::tokens) == Ids{rows});
   CHECK(more->special_ids().bos == rows + 1);
   CHECK(more->special_ids().mask == plain->special_ids().mask);
   check_kept(*more);
   CHECK(make_tokenizer({"bert-uncased", folder.folder.file(kWordPieceFile), ""})->hash() == more->hash());
+}
+
+TEST_CASE("folder settings: added tokens that a normalized text is searched for") {
+  const ModelFolder folder;
+  const auto decoder = [](std::int32_t rows) {
+    const auto token = [](const char* content) { return json{{"content", content}, {"normalized", true}}; };
+    return json{{"added_tokens_decoder",
+                 {{std::to_string(rows), token("NewWord")}, {std::to_string(rows + 1), token("\u00dcber uns")}}}};
+  };
+  for (const std::string name : {"bert_uncased.txt", "bert_cased.txt", "bert_lower_accents.json", "unigram_nfc.json"}) {
+    CAPTURE(name);
+    const bool lowers = name == "bert_uncased.txt" || name == "bert_lower_accents.json";
+    const char* const file = name.ends_with(".txt") ? kWordPieceFile : kTokenizerFile;
+    for (const char* other : {kWordPieceFile, kTokenizerFile}) std::filesystem::remove(folder.folder.file(other));
+    folder.copy(kind_file(name), file);
+    const json cased = {{"do_lower_case", lowers}};
+    const auto plain = folder.made(cased, json::object()).tokenizer;
+    REQUIRE(plain != nullptr);
+    const bool completed = name != "unigram_nfc.json" && plain->special_ids().eos == plain->vocab_size() - 1;
+    const auto rows = static_cast<std::int32_t>(plain->vocab_size()) - (completed ? 2 : 0);  // [BOS] and [EOS]
+    json config = decoder(rows);
+    config.update(cased);
+    const FolderTokenizer made = folder.made(config, json::object());
+    CAPTURE(made.refused);
+    REQUIRE(made.tokenizer != nullptr);
+    const auto has = [&](const std::string& text, std::int32_t id) {
+      const Ids ids = tokens_in(*made.tokenizer, text);
+      return std::count(ids.begin(), ids.end(), id) == 1;
+    };
+    CHECK(has("a NewWord here", rows));
+    CHECK(has("xNewWord's", rows));
+    CHECK(has("newword", rows) == lowers);
+    CHECK(has("NEWWORD", rows) == lowers);
+    CHECK(has("\u00dcber uns", rows + 1));
+    CHECK(has("U\u0308ber uns", rows + 1) == (name == "bert_uncased.txt" || name == "unigram_nfc.json"));
+    CHECK(has("uber UNS", rows + 1) == (name == "bert_uncased.txt"));
+    CHECK(tokens_in(*made.tokenizer, "new word") == tokens_in(*plain, "new word"));
+    const std::vector<TextPart> parts = {{"\u00e9 Ne"}, {"wWord b"}};
+    Ids ids;
+    std::vector<std::uint32_t> part_of;
+    made.tokenizer->make_encoder()->encode_parts(parts, ids, part_of);
+    const auto found = std::find(ids.begin(), ids.end(), rows);
+    REQUIRE(found != ids.end());
+    CHECK(part_of[static_cast<std::size_t>(found - ids.begin())] == 1);
+    check_kept(*made.tokenizer);
+  }
+}
+
+TEST_CASE("folder settings: a tokenizer.json and tokens that the folder adds") {
+  const ModelFolder folder;
+  write_file(folder.folder.file(kTokenizerFile), small_tokenizer()->tokenizer_json());
+  const auto plain = folder.made(json::object(), json::object()).tokenizer;
+  REQUIRE(plain != nullptr);
+  const auto rows = static_cast<std::int32_t>(plain->vocab_size());
+  const json old = {{"content", plain->eod_text()}, {"special", true}};
+  const json decoder = {{std::to_string(plain->eod_id()), old}, {std::to_string(rows), {{"content", "x y"}}}};
+  const auto made = folder.made({{"added_tokens_decoder", decoder}}, json::object()).tokenizer;
+  REQUIRE(made != nullptr);
+  CHECK(tokens_in(*made, "ax y") == Ids{tokens_in(*plain, "a").front(), rows});
+  CHECK(made->vocab_size() == rows + 1);
+  check_kept(*made);
+  const auto again = folder.made({{"added_tokens_decoder", {{std::to_string(plain->eod_id()), old}}}}, json::object());
+  CHECK(again.tokenizer->hash() == plain->hash());
+  CHECK(again.tokenizer->tokenizer_json() == plain->tokenizer_json());
+  const FolderTokenizer few = folder.made({{"added_tokens_decoder", decoder}}, json::object(), rows);
+  CHECK(few.tokenizer->hash() == plain->hash());
+  CHECK(few.left_out == 1);
 }
 
 TEST_CASE("folder settings: classes that find words by other rules are refused") {
@@ -119,6 +199,9 @@ TEST_CASE("folder settings: classes that find words by other rules are refused")
       CHECK(refused.refused.find(file + ": its class ") != std::string::npos);
     }
   }
+  require_error(ErrorKind::data, {"its class XLMRobertaTokenizer finds words"}, [&] {
+    make_tokenizer({"bert-uncased", folder.folder.file(kWordPieceFile), ""});
+  });
   CHECK(folder.made({{"tokenizer_class", "BertTokenizer"}}, json::object()).tokenizer != nullptr);
   write_file(folder.folder.file("config.json"), R"({"tokenizer_class": "BertJapaneseTokenizer"})");
   CHECK(folder.made(json::object(), json::object()).tokenizer == nullptr);
@@ -161,6 +244,17 @@ TEST_CASE("folder settings: added tokens of a .model and what is around them") {
   const KeptTokenizer again = find_kept_tokenizer("sentencepiece", made->hash(), kept.path() + "/");
   REQUIRE(again.tokenizer != nullptr);
   check(*again.tokenizer);
+  // An export says all of it to transformers as well, and is the same tokenizer here.
+  const json config = json::parse(made->tokenizer_config());
+  CHECK(config.at("legacy") == false);
+  CHECK(config.at("added_tokens_decoder").at(std::to_string(first)).at("rstrip") == true);
+  CHECK(config.at("added_tokens_decoder").at(std::to_string(first + 2)).at("special") == false);
+  CHECK(config.at("added_tokens_decoder").at("2").at("content") == "</s>");
+  write_file(kept.file(kTokenizerConfigFile), config.dump());
+  const auto exported = hugging_face_tokenizer(kept.path() + "/").tokenizer;
+  REQUIRE(exported != nullptr);
+  CHECK(exported->files()[0].contents == made->files()[0].contents);
+  CHECK(exported->hash() == made->hash());
 }
 
 TEST_CASE("folder settings: add_prefix_space of a .model") {
@@ -173,6 +267,8 @@ TEST_CASE("folder settings: add_prefix_space of a .model") {
   const auto ids = [](const Tokenizer& of, const std::string& text) { return encode(*of.make_encoder(), text); };
   const auto with = made(R"({"add_prefix_space": true})"), without = made(R"({"add_prefix_space": false})");
   CHECK(with->hash() == made("{}")->hash());
+  CHECK(with->tokenizer_config().find("add_prefix_space") == std::string::npos);
+  CHECK(json::parse(without->tokenizer_config()).at("add_prefix_space") == false);
   CHECK(without->hash() != with->hash());
   CHECK(ids(*without, " the") == ids(*with, "the"));
   CHECK(ids(*without, "the") != ids(*with, "the"));

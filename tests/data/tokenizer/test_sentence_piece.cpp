@@ -163,17 +163,20 @@ TEST_CASE("SentencePiece: the tokens of added_tokens.json follow the pieces", "[
     return encode(*of.tokenizer->make_encoder(special), text);
   };
   const json three = {{"<|im_start|>", 7}, {"</s>", 1}, {long_name, 8}};
-  const FolderTokenizer chat = made(three, json::object());
+  const json names = {{"additional_special_tokens", {"<|im_start|>", long_name}}};
+  const FolderTokenizer chat = made(three, names);
   REQUIRE(chat.tokenizer != nullptr);
   CHECK(chat.tokenizer->vocab_size() == 9);
   CHECK(encoded(chat, "<|im_start|>ab" + long_name, SpecialTokens::tokens) == Ids{7, 5, 8});
   CHECK(encoded(chat, "a", SpecialTokens::text) ==
         encoded(made(json::object(), json::object()), "a", SpecialTokens::text));
-  // A token that tokenizer_config.json does not call special is found in every text.
-  const json plain = {{"added_tokens_decoder", {{"7", {{"content", "<|im_start|>"}, {"special", false}}}}}};
-  const FolderTokenizer found = made(three, plain);
-  CHECK(encoded(found, "<|im_start|>", SpecialTokens::text).back() == 7);
-  CHECK(found.tokenizer->hash() != chat.tokenizer->hash());
+  // A token that no file calls special is found in every text.
+  const json decoder = {{"added_tokens_decoder", {{"7", {{"content", "<|im_start|>"}}}}}};
+  for (const json& config : {json::object(), decoder}) {
+    const FolderTokenizer found = made(three, config);
+    CHECK(encoded(found, "<|im_start|>", SpecialTokens::text).back() == 7);
+    CHECK(found.tokenizer->hash() != chat.tokenizer->hash());
+  }
   // The kept file has them, without the others next to it.
   const TemporaryFolder kept;
   write_file(kept.file(kSentencePieceFile), std::string(chat.tokenizer->files()[0].contents));
@@ -192,8 +195,9 @@ TEST_CASE("SentencePiece: the tokens of added_tokens.json follow the pieces", "[
     CAPTURE(refused.refused);
     CHECK(refused.refused.find(part) != std::string::npos);
   }
-  const FolderTokenizer contradiction = made({{"<x>", 7}}, {{"added_tokens_decoder", {{"8", {{"content", "<x>"}}}}}});
-  CHECK(contradiction.refused.find("has the id 8, and 7 in added_tokens.json") != std::string::npos);
+  const json twice = {{"7", {{"content", "<x>"}}}, {"8", {{"content", "<x>"}}}};
+  const FolderTokenizer contradiction = made(three, {{"added_tokens_decoder", twice}});
+  CHECK(contradiction.refused.find("the token \"<x>\" has the ids 7 and 8") != std::string::npos);
 }
 
 TEST_CASE("SentencePiece: a space after a special token, as \"legacy\" says", "[sentence_piece]") {

@@ -145,7 +145,6 @@ TEST_CASE("Unigram: what is wrong in a file, or not supported, by line", "[unigr
       {"/added_tokens/1/special", false, nullptr, {"no special added token that ends documents"}},
       {"/added_tokens/1/id", 7, "/added_tokens/1", {"\"</s>\" has id 7: expected 1"}},
       {"/added_tokens/1/content", "<new>", "/added_tokens/1", {"\"<new>\" has id 1: expected 9"}},
-      {"/added_tokens/1/normalized", true, "/added_tokens/1", {"normalized text"}},
       {"/added_tokens/0/other", 1, "/added_tokens/0", {"\"other\" of an added token"}},
       {"/normalizer/type", "Nmt", "/normalizer", {"a normalizer of type Nmt"}},
       {"/normalizer", {{"type", "Precompiled"}, {map, "AAAA"}}, "/normalizer", {map, "damaged"}},

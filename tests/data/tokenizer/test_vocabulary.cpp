@@ -118,6 +118,10 @@ TEST_CASE("vocabulary: everything that is wrong has its error", "[tokenizer]") {
     INFO(one.old << " -> " << one.by.substr(0, 60));
     require_error(ErrorKind::data, one.parts, [&] { files.replace(one.file, one.old, one.by).read(); });
   }
+  Files files;
+  files.replace(vocab, "\"abc\": 257", "\"b</w>\": 257");
+  require_error(ErrorKind::data, {"merges.txt:2:", "\"b</w>\" marks the end of a word"},
+                [&] { files.replace(merges, "a b\n", "a b</w>\n").read(); });
 }
 
 TEST_CASE("vocabulary: no merge may make the end of text", "[tokenizer]") {

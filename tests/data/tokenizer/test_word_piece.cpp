@@ -294,7 +294,6 @@ TEST_CASE("WordPiece: errors in a tokenizer.json are told by line", "[word_piece
       {"/model/vocab/new", 1, {"two tokens have id 1"}},
       {"/model/vocab/new", 100000, {"ids must be 0 .. n-1"}},
       {"/added_tokens/0/id", 9, {"is there twice"}},
-      {"/added_tokens/0/normalized", true, {"normalized text"}},
       {"/added_tokens/0/other", 1, {"\"other\" of an added token"}},
       {"/surprise", 1, {"\"surprise\""}},
   };
