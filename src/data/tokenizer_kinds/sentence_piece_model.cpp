@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <unordered_set>
 
 #include "base/text/utf8.h"
 #include "data/tokenizer/added_token_json.h"
@@ -184,7 +185,7 @@ class ModelReader {
       const TokenIndex::Entry* const piece = ids_.find(read.token.content);
       if (piece == nullptr || static_cast<std::uint64_t>(piece->id) != read.id) refuse("an added token is no piece");
       read.token.id = piece->id;
-      model_.added.push_back(std::move(read.token));
+      if (kept_.insert(read.token.id).second) model_.added.push_back(std::move(read.token));
     } catch (const JsonError& error) {
       refuse("an added token: {}", error.reason);
     } catch (const UnsupportedStep& step) {
@@ -285,8 +286,7 @@ class ModelReader {
   }
 
   void keep(const AddedToken& token) {
-    const auto same = [&token](const AddedToken& kept) { return kept.id == token.id; };
-    if (std::any_of(model_.added.begin(), model_.added.end(), same)) return;  // the file is one that was kept
+    if (!kept_.insert(token.id).second) return;  // the file is one that was kept before
     const std::string written = written_token(token);
     model_.text += varint(kAddedToken << 3 | 2) + varint(written.size()) + written;
     model_.added.push_back(token);
@@ -310,6 +310,7 @@ class ModelReader {
   const NamedText file_;
   SentencePieceModel model_;
   TokenIndex ids_;
+  std::unordered_set<std::int32_t> kept_;  // ids of model_.added
   std::uint64_t type_ = 1;
   bool suffix_ = false, escape_ = true;
   std::string bos_name_ = "<s>", eos_name_ = "</s>", pad_name_ = "<pad>";

@@ -1,5 +1,4 @@
 // The files that an export writes for AutoTokenizer of transformers, next to the tokenizer's own.
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/hugging_face/checkpoint_tokenizer.h"
@@ -12,7 +11,7 @@ using nlohmann::json;
 
 namespace {
 
-/// The tokenizer_config.json of a model of this family; null if there is none.
+/// The tokenizer_config.json of a model of this family.
 json exported(const std::string& kind, const std::string& file, const std::string& family) {
   const TemporaryFolder folder;
   ModelConfig model;
@@ -20,8 +19,7 @@ json exported(const std::string& kind, const std::string& file, const std::strin
   model.sequence_length = 64;
   const auto tokenizer = make_tokenizer({kind, MEGATRON_GOLDEN_FOLDER "/tokenizer_kinds/" + file, ""});
   export_tokenizer(*tokenizer, model, {}, /*trained=*/true, nullptr, folder.path());
-  const std::string path = folder.file(kTokenizerConfigFile);
-  return std::filesystem::exists(path) ? json::parse(contents_of(path)) : json();
+  return json::parse(contents_of(folder.file(kTokenizerConfigFile)));
 }
 
 }  // namespace
@@ -39,5 +37,9 @@ TEST_CASE("exported tokenizers: T5's class adds no sentinels to the file's") {
   const json t5 = exported("sentencepiece", "spm_t5.model", "t5");
   CHECK(t5.at("tokenizer_class") == "T5Tokenizer");
   CHECK(t5.at("extra_ids") == 0);
-  CHECK(exported("sentencepiece", "spm_llama.model", "gpt").is_null());
+  const json gpt = exported("sentencepiece", "spm_llama.model", "gpt");  // config.json tells its class
+  CHECK_FALSE(gpt.contains("tokenizer_class"));
+  CHECK_FALSE(gpt.contains("extra_ids"));
+  CHECK(gpt.at("legacy") == true);
+  CHECK(gpt.at("added_tokens_decoder").at("2").at("content") == "</s>");
 }
