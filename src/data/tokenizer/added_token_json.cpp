@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <type_traits>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "data/tokenizer/json_members.h"
@@ -53,10 +54,12 @@ class FolderTokens {
  public:
   void add(const std::string& path, AddedToken token, const Json& id) {
     const std::string& content = token.content;
-    const bool valid = id.is_number_unsigned() && id.get<std::uint64_t>() < kMostTokens && !content.empty() &&
-                       content.size() <= kLongestToken && content.find('\0') == std::string::npos;
-    verify(valid, ErrorKind::data, "{}: the token \"{}\" has the id {}; ids are whole numbers below {}", path,
-           shown(content), id.dump().substr(0, 40), kMostTokens);
+    const bool valid = !content.empty() && content.size() <= kLongestToken && content.find('\0') == std::string::npos;
+    verify(valid, ErrorKind::data, "{}: the token \"{}\" of {} bytes: 1 to {} are right, and none of them 0", path,
+           shown(content), content.size(), kLongestToken);
+    verify(id.is_number_unsigned() && id.get<std::uint64_t>() < kMostTokens, ErrorKind::data,
+           "{}: the token \"{}\" has the id {}; ids are whole numbers below {}", path, shown(content),
+           id.dump().substr(0, 40), kMostTokens);
     token.id = id.get<std::int32_t>();
     const auto known = tokens_.find(content);
     verify(known == tokens_.end() || known->second.id == token.id, ErrorKind::data,
@@ -103,12 +106,48 @@ Json read_object(NamedText& file) {
 
 constexpr const char* kFolderAdvice = "it is as transformers writes it, or may be deleted";
 
-void read_decoder(const NamedText& file, const Json& config, FolderTokens& tokens) {
+/// Names of special tokens in a file: those that every class of transformers has, and a model's own, which it looks for
+/// in the normalized text all the same.
+struct SpecialNames {
+  std::unordered_set<std::string> usual, own;
+
+  void add(const Json& file) {
+    static const std::unordered_set<std::string> kUsual = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                                           "pad_token", "cls_token", "mask_token"};
+    const auto into = [](std::unordered_set<std::string>& names) {
+      return [&names](const Json& token) {
+        const Json name = token.is_object() ? token.value("content", Json()) : token;
+        if (name.is_string()) names.insert(name.get<std::string>());
+      };
+    };
+    for (const auto& [key, value] : file.items()) {
+      if (key.ends_with("_token")) into(kUsual.contains(key) ? usual : own)(value);
+      if (key != "additional_special_tokens" && key != "extra_special_tokens") continue;
+      if (value.is_structured()) std::for_each(value.begin(), value.end(), into(value.is_array() ? usual : own));
+    }
+  }
+  bool contains(const std::string& name) const { return usual.contains(name) || own.contains(name); }
+};
+
+void read_added_tokens(const std::string& folder, SpecialNames special, FolderTokens& tokens) {
+  const std::string path = folder + kAddedTokensFile;
+  const Json added = read_folder_json(path);
+  if (added.is_null()) return;
+  special.add(read_folder_json(folder + "special_tokens_map.json"));
+  for (const auto& [content, id] : added.items()) {
+    tokens.add(
+        path,
+        {.content = content, .special = special.contains(content), .normalized = !special.usual.contains(content)}, id);
+  }
+}
+
+void read_decoder(const NamedText& file, const Json& config, const SpecialNames& names, FolderTokens& tokens) {
   const Json decoder = read_member(file, config, "added_tokens_decoder", "added_tokens_decoder", Json::object());
   for (const auto& [id, token] : decoder.items()) {
     const std::string name = fmt::format("added_tokens_decoder.{}", shown(id));
     if (!token.is_object()) file.fail_at(file.text.find("\"added_tokens_decoder\""), "\"{}\" is no object", name);
     const auto content = read_member<std::string>(file, token, "content", name + ".content", "");
+    if (content.empty() && token.contains("content") && token.at("content").is_string()) continue;  // as transformers
     if (content.empty()) file.fail_at(file.text.find("\"" + id + "\""), "\"{}.content\" names no token", name);
     std::uint64_t number = kMostTokens;
     const char* const end = id.data() + id.size();
@@ -119,38 +158,12 @@ void read_decoder(const NamedText& file, const Json& config, FolderTokens& token
     const bool special = flag("special", false);
     tokens.add(file.path,
                {.content = content,
-                .special = special,
-                .normalized = !special && flag("normalized", true),
+                .special = special || names.contains(content),
+                .normalized = flag("normalized", !special),
                 .single_word = flag("single_word", false),
                 .lstrip = flag("lstrip", false),
                 .rstrip = flag("rstrip", false)},
                number);
-  }
-}
-
-/// Adds the names of the special tokens in a file: "bos_token" and others of its kind, and the members of lists.
-void add_special_names(const Json& file, std::unordered_set<std::string>& names) {
-  const auto add = [&names](const Json& token) {
-    const Json name = token.is_object() ? token.value("content", Json()) : token;
-    if (name.is_string()) names.insert(name.get<std::string>());
-  };
-  for (const auto& [key, value] : file.items()) {
-    if (key.ends_with("_token")) add(value);
-    if (key != "additional_special_tokens" && key != "extra_special_tokens") continue;
-    if (value.is_structured()) std::for_each(value.begin(), value.end(), add);
-  }
-}
-
-void read_added_tokens(const std::string& folder, const Json& config, FolderTokens& tokens) {
-  const std::string path = folder + kAddedTokensFile;
-  const Json added = read_folder_json(path);
-  if (added.is_null()) return;
-  std::unordered_set<std::string> special;
-  add_special_names(config, special);
-  add_special_names(read_folder_json(folder + "special_tokens_map.json"), special);
-  for (const auto& [content, id] : added.items()) {
-    const bool is_special = special.contains(content);
-    tokens.add(path, {.content = content, .special = is_special, .normalized = !is_special}, id);
   }
 }
 
@@ -179,13 +192,16 @@ FolderSettings folder_settings(const std::string& folder) {
   const std::string path = folder + kTokenizerConfigFile;
   NamedText file{path, "", kFolderAdvice};
   const Json config = read_object(file);
-  FolderTokens tokens;
-  if (config.is_object() && config.contains("added_tokens_decoder")) {
-    read_decoder(file, config, tokens);
-  } else {
-    read_added_tokens(folder, config, tokens);
-  }
   FolderSettings settings;
+  FolderTokens tokens;
+  SpecialNames names;
+  names.add(config);
+  if (config.is_object() && config.contains("added_tokens_decoder")) {
+    read_decoder(file, config, names, tokens);
+    settings.replaces = true;
+  } else {
+    read_added_tokens(folder, names, tokens);
+  }
   settings.added = tokens.by_id();
   if (config.is_null()) return settings;
   settings.legacy = read_member(file, config, "legacy", "legacy", true);
@@ -234,20 +250,42 @@ std::vector<AddedToken> FolderSettings::with(std::span<const AddedToken> known) 
 }
 
 NamedText FolderSettings::added_to(NamedText file) const {
-  if (added.empty()) return file;
+  std::unordered_map<std::string_view, const AddedToken*> missing;
+  for (const AddedToken& token : added) missing.emplace(token.content, &token);
+  std::string list;
+  bool changes = false;
   try {
-    std::unordered_set<std::string> known;
     const std::string_view listed = member_text(file.text, "added_tokens");
     JsonReader json(listed.empty() ? "[]" : listed);
-    for_each_element(json, [&](JsonReader& token) { known.insert(read_added_token(token, listed).token.content); });
-    std::vector<AddedToken> missing;
-    for (const AddedToken& token : added) {
-      if (!known.contains(token.content)) missing.push_back(token);
-    }
-    if (!missing.empty()) file.text = with_added_tokens(file.text, missing);
+    for_each_element(json, [&](JsonReader& token) {
+      const std::string_view written = raw_value(token, listed);
+      list += list.empty() ? "" : ",";
+      JsonReader again(written);
+      const PlacedToken read = read_added_token(again, written);
+      const auto found = missing.find(read.token.content);
+      if (found == missing.end()) return void(list += written);
+      AddedToken other = *found->second;
+      missing.erase(found);
+      other.id = static_cast<std::int32_t>(read.id);
+      AddedToken old = read.token;
+      old.id = other.id;
+      const bool differs = replaces && written_token(other) != written_token(old);
+      changes |= differs;
+      list += differs ? written_token(other) : std::string(written);
+    });
   } catch (const JsonError&) {  // the file's reader says what is wrong
+    return file;
   } catch (const UnsupportedStep&) {
+    return file;
   }
+  for (const AddedToken& token : added) {
+    if (!missing.contains(token.content)) continue;
+    list += (list.empty() ? "" : ",") + written_token(token);
+    changes = true;
+  }
+  if (!changes) return file;
+  file.text = with_member(file.text, "added_tokens", "[" + list + "]");
+  file.advice = "it was read with the added tokens that tokenizer_config.json or added_tokens.json next to it lists";
   return file;
 }
 

@@ -40,6 +40,8 @@ struct FolderSettings {
   /// By ids: of "added_tokens_decoder" in tokenizer_config.json, or else of added_tokens.json. Those of the latter are
   /// special if tokenizer_config.json or special_tokens_map.json names them as such.
   std::vector<AddedToken> added;
+  /// Whether these flags replace those that a tokenizer.json has for the same tokens.
+  bool replaces = false;
   /// "legacy" of tokenizer_config.json: SentencePiece's space stands in front of every text between special tokens,
   /// else in front of the whole text only. True where the file does not say, as in transformers 4.
   bool legacy = true;
@@ -52,7 +54,7 @@ struct FolderSettings {
   bool adds_to(std::span<const AddedToken> known) const;
   /// `added`, then the other ones of `known`.
   std::vector<AddedToken> with(std::span<const AddedToken> known) const;
-  /// A tokenizer.json with those of `added` that it lacks.
+  /// A tokenizer.json with `added`; those that it has keep their ids.
   NamedText added_to(NamedText file) const;
 };
 FolderSettings folder_settings(const std::string& folder);  ///< "model/"

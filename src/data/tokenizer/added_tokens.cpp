@@ -30,7 +30,9 @@ bool is_word(CodePoint c) {
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
-    return std::lexicographical_compare(a.content.rbegin(), a.content.rend(), b.content.rbegin(), b.content.rend());
+    const auto before = [](char c, char d) { return static_cast<unsigned char>(c) < static_cast<unsigned char>(d); };
+    return std::lexicographical_compare(a.content.rbegin(), a.content.rend(), b.content.rbegin(), b.content.rend(),
+                                        before);
   });
   add_nodes();
   link_nodes();

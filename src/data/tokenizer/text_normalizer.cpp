@@ -169,13 +169,17 @@ std::string_view TextNormalizer::normalized(std::string_view text, PartBorders& 
   };
   if (invalid_ == InvalidBytes::replaced) apply(buffers_[2], valid);
   next = 0;
+  stripped_front_ = false;
   const auto in_form = [](NormalForm form) {
     return [form](std::string_view part, std::string& made) { return normalized_text(part, form, made); };
   };
   for (const NormalizerStep& step : steps_) {
     std::string& buffer = buffers_[next];
     switch (step.kind) {
-      case NormalizerStep::Kind::strip: text = stripped(text, step.left, step.right, borders); break;
+      case NormalizerStep::Kind::strip:
+        stripped_front_ |= step.left && !text.empty() && has_white_space_property(first_code_point(text).value);
+        text = stripped(text, step.left, step.right, borders);
+        break;
       case NormalizerStep::Kind::nfc: apply(buffer, in_form(NormalForm::c)); break;
       case NormalizerStep::Kind::nfd: apply(buffer, in_form(NormalForm::d)); break;
       case NormalizerStep::Kind::nfkc: apply(buffer, in_form(NormalForm::kc)); break;
@@ -196,17 +200,17 @@ std::string_view TextNormalizer::normalized(std::string_view text, PartBorders& 
   return text;
 }
 
-AddedTokens added_tokens(const std::vector<AddedToken>& tokens, std::int32_t end_of_document,
-                         const std::vector<NormalizerStep>& normalizer, bool normalized) {
-  std::vector<AddedToken> found;
+AddedTokenSets::AddedTokenSets(const std::vector<AddedToken>& tokens, std::int32_t end_of_document,
+                               const std::vector<NormalizerStep>& normalizer) {
+  std::vector<AddedToken> plain, normalized;
   TextNormalizer names(normalizer, InvalidBytes::kept);
   for (AddedToken token : tokens) {
-    if (token.normalized != normalized) continue;
-    if (normalized) token.content = std::string(names.normalized(token.content));
+    if (token.normalized) token.content = std::string(names.normalized(token.content));
     if (token.id == end_of_document) token.special = true;
-    if (!token.content.empty()) found.push_back(std::move(token));
+    if (!token.content.empty()) (token.normalized ? normalized : plain).push_back(std::move(token));
   }
-  return AddedTokens(std::move(found));
+  plain_ = AddedTokens(std::move(plain));
+  normalized_ = AddedTokens(std::move(normalized));
 }
 
 }  // namespace megatron

@@ -1,6 +1,7 @@
 // TextNormalizer: the normalizer of a tokenizer.json, step by step as Hugging Face's tokenizers does them: Unicode's
 // normal forms, lower case, SentencePiece's table of characters (Precompiled), runs of spaces that become one, spaces
-// at the ends, and BERT's steps. Holds memory that is used again: one for each Encoder. Internal to src/data/tokenizer.
+// at the ends, and BERT's steps, for its added tokens. Holds memory that is used again: one for each Encoder. And the
+// added tokens, which are looked for before it and after it. Internal to src/data/tokenizer.
 #pragma once
 
 #include <string>
@@ -48,17 +49,46 @@ class TextNormalizer {
     PartBorders none(SpecialTokens::text);
     return normalized(text, none);
   }
+  /// Whether the last text began with spaces that were stripped.
+  bool stripped_front() const { return stripped_front_; }
 
  private:
   const std::vector<NormalizerStep>& steps_;
   InvalidBytes invalid_;
   std::string buffers_[3];
+  bool stripped_front_ = false;
 };
 
-/// Those of `tokens` that are looked for in a text as it is or, if `normalized`, in what the normalizer makes of it,
-/// and of their own names. `end_of_document` is special whatever its file says.
-AddedTokens added_tokens(const std::vector<AddedToken>& tokens, std::int32_t end_of_document,
-                         const std::vector<NormalizerStep>& normalizer, bool normalized);
+/// A vocabulary's added tokens. Those that are `normalized` are looked for in what the normalizer makes of the text
+/// between the others; their names are normalized, too.
+class AddedTokenSets {
+ public:
+  /// `end_of_document` is special whatever its file says.
+  AddedTokenSets(const std::vector<AddedToken>& tokens, std::int32_t end_of_document,
+                 const std::vector<NormalizerStep>& normalizer);
+
+  bool any_normalized() const { return !normalized_.empty(); }
+  const AddedTokens& plain() const { return plain_; }
+
+  /// As AddedTokens::split, with part(text, borders, at_front) for what the normalizer made: whether that begins where
+  /// `text` does.
+  template <class Part, class Token>
+  void split(std::string_view text, const PartBorders& borders, TextNormalizer& normalizer, const Part& part,
+             const Token& token) const {
+    const auto normalize = [&](std::string_view raw, PartBorders inside) {
+      const std::string_view made = normalizer.normalized(raw, inside);
+      const bool at_front = raw.data() == text.data() && !normalizer.stripped_front();
+      const auto use = [&](std::string_view rest, const PartBorders& of_rest) {
+        part(rest, of_rest, at_front && rest.data() == made.data());
+      };
+      normalized_.split(made, inside, use, token);
+    };
+    plain_.split(text, borders, normalize, token);
+  }
+
+ private:
+  AddedTokens plain_, normalized_;
+};
 
 /// Whether a character is White_Space, as Rust's char::is_whitespace has it.
 bool has_white_space_property(std::uint32_t code_point);

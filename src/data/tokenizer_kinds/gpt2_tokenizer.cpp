@@ -59,13 +59,12 @@ BpeVocabulary read(const std::string& vocab_file, const std::string& merge_file,
 
 class Gpt2Encoder final : public Encoder {
  public:
-  Gpt2Encoder(const BpeVocabulary& vocabulary, const MergeRules& rules, const AddedTokens& added,
-              const AddedTokens& normalized_added, SpecialTokens special)
+  Gpt2Encoder(const BpeVocabulary& vocabulary, const MergeRules& rules, const AddedTokenSets& added,
+              SpecialTokens special)
       : Encoder(special),
         vocabulary_(vocabulary),
         rules_(rules),
         added_(added),
-        normalized_added_(normalized_added),
         normalizer_(vocabulary.normalizer, InvalidBytes::kept),
         scanner_(vocabulary.pattern),
         short_pieces_(kShortPieceBits),
@@ -74,15 +73,11 @@ class Gpt2Encoder final : public Encoder {
  private:
   void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
     const auto add = [&](std::int32_t id, std::uint32_t part) { output.add(id, part); };
-    const auto encode = [&](std::string_view part, const PartBorders& inside) {
+    const auto encode = [&](std::string_view part, const PartBorders& inside, bool) {
       encode_part(part, output.ids);
       if (output.part_of != nullptr) find_parts(part, inside, output.ids, *output.part_of);
     };
-    const auto encode_normalized = [&](std::string_view part, PartBorders inside) {
-      part = normalizer_.normalized(part, inside);
-      normalized_added_.split(part, inside, encode, add);
-    };
-    added_.split(text, borders, encode_normalized, add);
+    added_.split(text, borders, normalizer_, encode, add);
   }
 
   bool gets_space(std::string_view text) const {
@@ -187,7 +182,7 @@ class Gpt2Encoder final : public Encoder {
 
   const BpeVocabulary& vocabulary_;
   const MergeRules& rules_;
-  const AddedTokens &added_, &normalized_added_;
+  const AddedTokenSets& added_;
   std::string with_space_;
   TextNormalizer normalizer_;
   PieceScanner scanner_;
@@ -202,12 +197,11 @@ Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& m
                              const FolderSettings& folder)
     : vocabulary_(read(vocab_file, merge_file, rows, folder)),
       rules_(vocabulary_),
-      added_(added_tokens(vocabulary_.added, vocabulary_.end_of_text, vocabulary_.normalizer, false)),
-      normalized_added_(added_tokens(vocabulary_.added, vocabulary_.end_of_text, vocabulary_.normalizer, true)),
+      added_(vocabulary_.added, vocabulary_.end_of_text, vocabulary_.normalizer),
       hash_(hash_of(vocabulary_)) {}
 
 std::unique_ptr<Encoder> Gpt2Tokenizer::make_encoder(SpecialTokens special) const {
-  return std::make_unique<Gpt2Encoder>(vocabulary_, rules_, added_, normalized_added_, special);
+  return std::make_unique<Gpt2Encoder>(vocabulary_, rules_, added_, special);
 }
 
 std::string Gpt2Tokenizer::decode(std::span<const std::int32_t> ids) const {

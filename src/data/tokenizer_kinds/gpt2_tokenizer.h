@@ -31,7 +31,7 @@ class Gpt2Tokenizer final : public Tokenizer {
  private:
   BpeVocabulary vocabulary_;
   MergeRules rules_;
-  AddedTokens added_, normalized_added_;  // looked for before the normalizer, and after it
+  AddedTokenSets added_;
   std::uint64_t hash_ = 0;
 };
 

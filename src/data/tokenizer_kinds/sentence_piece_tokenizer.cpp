@@ -68,11 +68,21 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) co
   return joined(ids, model_.add_dummy_prefix, *this);
 }
 
-/// transformers finds control pieces and added tokens where this names them alone, and its versions differ in what they
-/// take for "legacy" where it is absent.
+/// transformers finds control pieces and added tokens where this names them alone, and adds <s> and </s> to a
+/// vocabulary with other names for them. Its versions differ in what they take for "legacy" where it is absent.
 std::string SentencePieceTokenizer::tokenizer_config() const {
   nlohmann::json config = {{"legacy", !model_.prefix_once}};
   if (!model_.add_dummy_prefix) config["add_prefix_space"] = false;
+  const auto name = [&](const char* key, std::int32_t id) {
+    config[key] = id < 0 ? nlohmann::json() : nlohmann::json(tables_.piece(id).text);
+  };
+  const SpecialIds& special = model_.special;
+  const bool begins = special.bos >= 0 && special.bos != special.pad;
+  name("eos_token", special.eos);
+  name("unk_token", special.unk);
+  name("bos_token", begins ? special.bos : -1);
+  if (!begins) config["add_bos_token"] = false;
+  if (special.pad >= 0) name("pad_token", special.pad);
   nlohmann::json& decoder = config["added_tokens_decoder"];
   for (const AddedToken& token : added_tokens_of(model_)) {
     nlohmann::json& written = decoder[std::to_string(token.id)] = nlohmann::json::parse(written_token(token));

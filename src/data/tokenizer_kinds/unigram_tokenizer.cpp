@@ -36,7 +36,7 @@ std::uint64_t hash_of(const UnigramVocabulary& vocabulary) {
 /// Parts of a tokenizer that its Encoders need.
 struct UnigramParts {
   const UnigramVocabulary& vocabulary;
-  const AddedTokens &added, &normalized_added;
+  const AddedTokenSets& added;
   const PieceTrie& trie;
   double unknown_score;
 };
@@ -59,15 +59,10 @@ class UnigramEncoder final : public Encoder {
  private:
   void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
     const auto add = [&](std::int32_t id, std::uint32_t part) { output.add(id, part); };
-    const auto encode_normalized = [&](std::string_view part, PartBorders inside) {
-      const bool at_front = part.data() == text.data();
-      const std::string_view made = normalizer_.normalized(part, inside);
-      const auto encode = [&](std::string_view rest, PartBorders of_rest) {
-        encode_part(rest, at_front && rest.data() == made.data(), of_rest, output);
-      };
-      parts_.normalized_added.split(made, inside, encode, add);
+    const auto encode = [&](std::string_view part, PartBorders inside, bool at_front) {
+      encode_part(part, at_front, inside, output);
     };
-    parts_.added.split(text, borders, encode_normalized, add);
+    parts_.added.split(text, borders, normalizer_, encode, add);
   }
 
   void encode_part(std::string_view text, bool at_front, PartBorders& borders, TokenOutput& output) {
@@ -174,8 +169,7 @@ class UnigramEncoder final : public Encoder {
 
 UnigramTokenizer::UnigramTokenizer(UnigramVocabulary vocabulary)
     : vocabulary_(std::move(vocabulary)),
-      added_(added_tokens(vocabulary_.added, vocabulary_.special.eos, vocabulary_.normalizer, false)),
-      normalized_added_(added_tokens(vocabulary_.added, vocabulary_.special.eos, vocabulary_.normalizer, true)),
+      added_(vocabulary_.added, vocabulary_.special.eos, vocabulary_.normalizer),
       is_special_(vocabulary_.tokens.size()),
       hash_(hash_of(vocabulary_)) {
   is_special_[static_cast<std::size_t>(vocabulary_.special.unk)] = true;
@@ -193,8 +187,7 @@ UnigramTokenizer::UnigramTokenizer(UnigramVocabulary vocabulary)
 }
 
 std::unique_ptr<Encoder> UnigramTokenizer::make_encoder(SpecialTokens special) const {
-  return std::make_unique<UnigramEncoder>(UnigramParts{vocabulary_, added_, normalized_added_, trie_, unknown_score_},
-                                          special);
+  return std::make_unique<UnigramEncoder>(UnigramParts{vocabulary_, added_, trie_, unknown_score_}, special);
 }
 
 std::string UnigramTokenizer::decode_next(std::int32_t id) const {

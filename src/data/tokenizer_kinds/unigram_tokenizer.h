@@ -33,7 +33,7 @@ class UnigramTokenizer final : public Tokenizer {
   const std::string& token(std::int32_t id) const { return vocabulary_.tokens[static_cast<std::size_t>(id)]; }
 
   UnigramVocabulary vocabulary_;
-  AddedTokens added_, normalized_added_;
+  AddedTokenSets added_;
   std::vector<bool> is_special_;  // by id
   PieceTrie trie_;
   double unknown_score_ = 0;

@@ -42,13 +42,10 @@ std::uint64_t hash_of(const WordPieceVocabulary& vocabulary) {
 std::vector<NormalizerStep> normalizer_of(const WordPieceVocabulary& vocabulary) {
   using Kind = NormalizerStep::Kind;
   std::vector<NormalizerStep> steps;
-  const auto add = [&steps](bool wanted, std::initializer_list<Kind> kinds) {
-    for (const Kind kind : kinds) wanted ? steps.push_back({.kind = kind}) : void();
-  };
-  add(vocabulary.clean, {Kind::clean});
-  add(vocabulary.ideographs, {Kind::space_ideographs});
-  add(vocabulary.strip_accents, {Kind::nfd, Kind::strip_marks});
-  add(vocabulary.lower_case, {Kind::lower_case});
+  if (vocabulary.clean) steps.push_back({.kind = Kind::clean});
+  if (vocabulary.ideographs) steps.push_back({.kind = Kind::space_ideographs});
+  if (vocabulary.strip_accents) steps.insert(steps.end(), {{.kind = Kind::nfd}, {.kind = Kind::strip_marks}});
+  if (vocabulary.lower_case) steps.push_back({.kind = Kind::lower_case});
   return steps;
 }
 
@@ -56,7 +53,7 @@ std::vector<NormalizerStep> normalizer_of(const WordPieceVocabulary& vocabulary)
 struct WordPieceParts {
   const WordPieceVocabulary& vocabulary;
   const std::vector<NormalizerStep>& normalizer;
-  const AddedTokens &added, &normalized_added;
+  const AddedTokenSets& added;
 };
 
 class WordPieceEncoder final : public Encoder {
@@ -65,7 +62,6 @@ class WordPieceEncoder final : public Encoder {
       : Encoder(special),
         vocabulary_(parts.vocabulary),
         added_(parts.added),
-        normalized_added_(parts.normalized_added),
         normalizer_(parts.normalizer),
         splitter_(vocabulary_),
         table_(byte_table()),
@@ -83,12 +79,11 @@ class WordPieceEncoder final : public Encoder {
   void run(std::string_view text, const PartBorders& borders, TokenOutput& output) override {
     const auto add = [&](std::int32_t id, std::uint32_t part) { output.add(id, part); };
     const auto encode = [&](std::string_view part, const PartBorders& inside) { encode_part(part, inside, output); };
-    if (normalized_added_.empty()) return added_.split(text, borders, encode, add);
-    const auto encode_normalized = [&](std::string_view part, PartBorders inside) {
-      part = normalizer_.normalized(part, inside);
-      normalized_added_.split(part, inside, encode, add);
+    if (!added_.any_normalized()) return added_.plain().split(text, borders, encode, add);
+    const auto encode_normalized = [&](std::string_view part, const PartBorders& inside, bool) {
+      encode(part, inside);
     };
-    added_.split(text, borders, encode_normalized, add);
+    added_.split(text, borders, normalizer_, encode_normalized, add);
   }
 
   void encode_part(std::string_view text, const PartBorders& borders, TokenOutput& output) {
@@ -193,7 +188,7 @@ class WordPieceEncoder final : public Encoder {
   }
 
   const WordPieceVocabulary& vocabulary_;
-  const AddedTokens &added_, &normalized_added_;
+  const AddedTokenSets& added_;
   TextNormalizer normalizer_;
   WordSplitter splitter_;
   std::array<Ascii, 256> table_;
@@ -216,13 +211,11 @@ bool follows_without_space(std::string_view token) {
 WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
     : vocabulary_(std::move(vocabulary)),
       normalizer_(normalizer_of(vocabulary_)),
-      added_(added_tokens(vocabulary_.added, vocabulary_.special.eos, normalizer_, false)),
-      normalized_added_(added_tokens(vocabulary_.added, vocabulary_.special.eos, normalizer_, true)),
+      added_(vocabulary_.added, vocabulary_.special.eos, normalizer_),
       hash_(hash_of(vocabulary_)) {}
 
 std::unique_ptr<Encoder> WordPieceTokenizer::make_encoder(SpecialTokens special) const {
-  return std::make_unique<WordPieceEncoder>(WordPieceParts{vocabulary_, normalizer_, added_, normalized_added_},
-                                            special);
+  return std::make_unique<WordPieceEncoder>(WordPieceParts{vocabulary_, normalizer_, added_}, special);
 }
 
 std::string WordPieceTokenizer::decode_next(std::int32_t id) const {

@@ -35,7 +35,7 @@ class WordPieceTokenizer final : public Tokenizer {
 
   WordPieceVocabulary vocabulary_;
   std::vector<NormalizerStep> normalizer_;
-  AddedTokens added_, normalized_added_;
+  AddedTokenSets added_;
   std::uint64_t hash_ = 0;
 };
 

@@ -107,7 +107,9 @@ WordPieceVocabulary read_word_piece_text(const std::string& path, bool lower_cas
   if (!folder.added.empty() || accents != lower_case || !ideographs) {
     WordPieceVocabulary plain = builder.finish();
     const std::vector<AddedToken> special = special_tokens_of(plain);
-    if (folder.adds_to(special) || accents != lower_case || !ideographs) {
+    const bool normalizes =
+        std::any_of(folder.added.begin(), folder.added.end(), [](const AddedToken& token) { return token.normalized; });
+    if (folder.adds_to(special) || normalizes || accents != lower_case || !ideographs) {
       folder.check_ids(path, plain.tokens);
       plain.added = folder.with(special);
       plain.lower_case = lower_case, plain.strip_accents = accents, plain.ideographs = ideographs;

@@ -118,6 +118,20 @@ TEST_CASE("folder settings: accents, ideographs and added tokens of a vocab.txt"
   CHECK(more->special_ids().mask == plain->special_ids().mask);
   check_kept(*more);
   CHECK(make_tokenizer({"bert-uncased", folder.folder.file(kWordPieceFile), ""})->hash() == more->hash());
+  // Tokens that are special and looked for in the normalized text: by their own flags, and a model's own "*_token".
+  const json both = {{std::to_string(rows), {{"content", "[NEW]"}, {"special", true}, {"normalized", true}}}};
+  const auto by_flags = folder.made({{"added_tokens_decoder", both}}, json::object()).tokenizer;
+  const auto by_name = folder.made({{"image_token", "[NEW]"}}, {{"[NEW]", rows}}).tokenizer;
+  for (const auto* special : {&by_flags, &by_name}) {
+    CHECK(tokens_in(**special, "[new]", SpecialTokens::tokens) == Ids{rows});
+    CHECK(tokens_in(**special, "[new]") == tokens_in(*plain, "[new]"));
+    check_kept(**special);
+  }
+  // A token that ends texts is special, whatever its flags are.
+  const json end = {{std::to_string(rows), {{"content", "[NEW]"}}}};
+  const auto named = folder.made({{"added_tokens_decoder", end}, {"eos_token", "[NEW]"}}, json::object()).tokenizer;
+  CHECK(tokens_in(*named, "[NEW]") == tokens_in(*plain, "[NEW]"));
+  CHECK(tokens_in(*named, "[NEW]", SpecialTokens::tokens) == Ids{rows});
 }
 
 TEST_CASE("folder settings: added tokens that a normalized text is searched for") {
@@ -179,9 +193,20 @@ TEST_CASE("folder settings: a tokenizer.json and tokens that the folder adds") {
   CHECK(tokens_in(*made, "ax y") == Ids{tokens_in(*plain, "a").front(), rows});
   CHECK(made->vocab_size() == rows + 1);
   check_kept(*made);
+  // Its flags in tokenizer_config.json are the ones that count.
+  write_file(folder.folder.file(kTokenizerFile), made->tokenizer_json());
+  const json strips = {{std::to_string(rows), {{"content", "x y"}, {"rstrip", true}}}};
+  CHECK(tokens_in(*made, "x y  ").size() > 1);
+  CHECK(tokens_in(*folder.made({{"added_tokens_decoder", strips}}, json::object()).tokenizer, "x y  ") == Ids{rows});
+  CHECK(folder.made(json::object(), {{"x y", rows}}).tokenizer->hash() == made->hash());
+  write_file(folder.folder.file(kTokenizerFile), small_tokenizer()->tokenizer_json());
   const auto again = folder.made({{"added_tokens_decoder", {{std::to_string(plain->eod_id()), old}}}}, json::object());
   CHECK(again.tokenizer->hash() == plain->hash());
   CHECK(again.tokenizer->tokenizer_json() == plain->tokenizer_json());
+  const json far = {{std::to_string(rows + 3), {{"content", "x y"}}}};
+  const FolderTokenizer gap = folder.made({{"added_tokens_decoder", far}}, json::object());
+  CHECK(gap.tokenizer == nullptr);
+  CHECK(gap.refused.find(kTokenizerConfigFile) != std::string::npos);
   const FolderTokenizer few = folder.made({{"added_tokens_decoder", decoder}}, json::object(), rows);
   CHECK(few.tokenizer->hash() == plain->hash());
   CHECK(few.left_out == 1);
@@ -250,6 +275,11 @@ TEST_CASE("folder settings: added tokens of a .model and what is around them") {
   CHECK(config.at("added_tokens_decoder").at(std::to_string(first)).at("rstrip") == true);
   CHECK(config.at("added_tokens_decoder").at(std::to_string(first + 2)).at("special") == false);
   CHECK(config.at("added_tokens_decoder").at("2").at("content") == "</s>");
+  CHECK(config.at("eos_token") == "</s>");
+  CHECK(config.at("bos_token") == "<s>");
+  const json t5 = json::parse(make_tokenizer({"sentencepiece", kind_file("spm_t5.model"), ""})->tokenizer_config());
+  CHECK(t5.at("bos_token").is_null());  // <pad> stands in for it here
+  CHECK(t5.at("pad_token") == "<pad>");
   write_file(kept.file(kTokenizerConfigFile), config.dump());
   const auto exported = hugging_face_tokenizer(kept.path() + "/").tokenizer;
   REQUIRE(exported != nullptr);

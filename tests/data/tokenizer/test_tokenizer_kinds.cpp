@@ -118,6 +118,14 @@ TEST_CASE("split patterns: every byte is in a piece", "[tokenizer_kinds]") {
 }
 
 TEST_CASE("added tokens: the longest first, words and spaces by their flags", "[tokenizer_kinds]") {
+  // Bytes on both sides of 0x80 in front of the same end.
+  std::vector<std::int32_t> found;
+  AddedTokens(
+      {{.content = "<|EOT|>", .id = 1}, {.content = "<\uff5cUser\uff5c>", .id = 2}, {.content = "<c>", .id = 3}})
+      .split(
+          "<\uff5cUser\uff5c>x<|EOT|><c>", PartBorders(SpecialTokens::text),
+          [](std::string_view, const PartBorders&) {}, [&](std::int32_t id, std::uint32_t) { found.push_back(id); });
+  CHECK(found == std::vector<std::int32_t>{2, 1, 3});
   const AddedTokens tokens({{.content = "<a>", .id = 1},
                             {.content = "<a><b>", .id = 2},
                             {.content = "in", .id = 3, .single_word = true},

@@ -222,6 +222,16 @@ TEST_CASE("Unigram: time is linear in the number of sentinels", "[unigram]") {
   CHECK(std::clock() - start < 10 * CLOCKS_PER_SEC);  // quadratic would be a minute
 }
 
+TEST_CASE("Unigram: spaces that are stripped leave the text no front", "[unigram]") {
+  json file = json::parse(write_unigram_json(kSmallPieces, 2));
+  file["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
+  file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", kMark}, {"prepend_scheme", "first"}, {"split", true}};
+  const SmallUnigram strips(file.dump());
+  CHECK(strips.ids("ab") == Ids{5});
+  CHECK(strips.ids("  ab") == Ids{4, 6});  // as Hugging Face's library
+  CHECK(strips.ids("ab") == Ids{5});
+}
+
 TEST_CASE("TextNormalizer: NFC of plain text between two other steps", "[unigram]") {
   std::vector<NormalizerStep> steps(3);
   steps[0].kind = steps[2].kind = NormalizerStep::Kind::replace_spaces;
