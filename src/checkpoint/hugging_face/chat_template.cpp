@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text/foreign_json.h"
-#include "data/tokenizer/added_token_json.h"
+#include "data/tokenizer/folder_settings.h"
 #include "data/tokenizer/vocabulary_file.h"
 #include "training/step/compatibility.h"
 

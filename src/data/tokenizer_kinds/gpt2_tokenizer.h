@@ -4,7 +4,7 @@
 // tokenizer.json asks for them). <|endoftext|> in a text is ordinary text; its id ends documents.
 #pragma once
 
-#include "data/tokenizer/added_token_json.h"
+#include "data/tokenizer/folder_settings.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer_kinds/merge_rules.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/core/error.h"
-#include "data/tokenizer/added_token_json.h"
+#include "data/tokenizer/folder_settings.h"
 #include "data/tokenizer/vocabulary_file.h"
 #include "data/tokenizer_kinds/rank_file.h"
 #include "data/tokenizer_kinds/tokenizer_choice.h"

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "base/system/regular_file.h"
-#include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/base64.h"
 #include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/folder_settings.h"
 #include "data/tokenizer/json_members.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_export.h"

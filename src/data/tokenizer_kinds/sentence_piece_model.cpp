@@ -7,6 +7,7 @@
 
 #include "base/text/utf8.h"
 #include "data/tokenizer/added_token_json.h"
+#include "data/tokenizer/folder_settings.h"
 #include "data/tokenizer/special_names.h"
 #include "data/tokenizer/token_index.h"
 #include "data/tokenizer/tokenizer_pipeline.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "data/tokenizer/added_token_json.h"
+#include "data/tokenizer/folder_settings.h"
 #include "data/tokenizer/special_names.h"
 #include "data/tokenizer/vocabulary_file.h"
 #include "data/tokenizer_kinds/byte_tokenizer.h"

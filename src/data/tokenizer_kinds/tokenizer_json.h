@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/bpe_vocabulary.h"
+#include "data/tokenizer/folder_settings.h"
 #include "data/tokenizer/vocabulary_file.h"
 
 namespace megatron {

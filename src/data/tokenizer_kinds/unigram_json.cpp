@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "data/tokenizer/added_token_json.h"
+#include "data/tokenizer/folder_settings.h"
 #include "data/tokenizer/json_members.h"
 #include "data/tokenizer/special_names.h"
 #include "data/tokenizer/tokenizer_pipeline.h"

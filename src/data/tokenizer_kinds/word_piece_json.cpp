@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "data/tokenizer/added_token_json.h"
+#include "data/tokenizer/folder_settings.h"
 #include "data/tokenizer/json_members.h"
 #include "data/tokenizer/tokenizer_pipeline.h"
 #include "data/tokenizer_kinds/word_piece_builder.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizer/added_token_json.h"
 #include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/folder_settings.h"
 #include "data/tokenizer/token_index.h"
 #include "data/tokenizer/tokenizer.h"
 

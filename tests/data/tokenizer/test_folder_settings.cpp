@@ -72,7 +72,7 @@ TEST_CASE("folder settings: added tokens and a first space of GPT-2's files") {
   write_file(folder.folder.file("special_tokens_map.json"), R"({"extra_special_tokens": ["<w>"]})");
   const auto named = folder.made(special, names).tokenizer;
   REQUIRE(named != nullptr);
-  CHECK(tokens_in(*named, "    ") == Ids{rows});  // of added_tokens.json, and no file calls it special
+  CHECK(tokens_in(*named, "    ") == Ids{rows});  // no file calls it special
   CHECK(tokens_in(*named, "<u><v><w>", SpecialTokens::tokens) == Ids{rows + 1, rows + 2, rows + 3});
   CHECK(tokens_in(*named, "<u><v><w>") == tokens_in(*plain, "<u><v><w>"));
   std::filesystem::remove(folder.folder.file("special_tokens_map.json"));
