@@ -235,7 +235,7 @@ NamedText FolderSettings::added_to(NamedText file) const {
       JsonReader again(written);
       const PlacedToken read = read_added_token(again, written);
       const auto found = missing.find(read.token.content);
-      if (found == missing.end()) return void(list += written);
+      if (found == missing.end() || read.id >= kMostTokens) return void(list += written);
       AddedToken other = *found->second;
       missing.erase(found);
       other.id = static_cast<std::int32_t>(read.id);
