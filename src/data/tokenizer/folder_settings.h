@@ -22,8 +22,8 @@ std::string tokenizer_class_of(const std::string& folder);
 
 /// Facts in the files next to a vocabulary. ErrorKind::data with file and key for what is wrong in them.
 struct FolderSettings {
-  /// By ids: of "added_tokens_decoder" in tokenizer_config.json, or else of added_tokens.json. Those of the latter are
-  /// special if tokenizer_config.json or special_tokens_map.json names them as such.
+  /// By ids: of "added_tokens_decoder" in tokenizer_config.json, or else of added_tokens.json. Those that
+  /// tokenizer_config.json, or next to added_tokens.json special_tokens_map.json, names as special are that.
   std::vector<AddedToken> added;
   /// Whether these flags replace those that a tokenizer.json has for the same tokens.
   bool replaces = false;

@@ -19,6 +19,10 @@ bool is_jamo(std::uint32_t c) {
   return c - 0x1100 < 0x100 || c - 0xA960 < 0x20 || c - 0xAC00 < 0x2BA4 || c - 0xD7B0 < 0x50;
 }
 
+bool begins_with_white_space(std::string_view text) {
+  return !text.empty() && has_white_space_property(first_code_point(text.substr(0, 4)).value);
+}
+
 std::string_view stripped(std::string_view text, bool left, bool right, PartBorders& borders) {
   std::size_t before = 0;
   while (left && before < text.size()) {
@@ -170,6 +174,7 @@ std::string_view TextNormalizer::normalized(std::string_view text, PartBorders& 
   if (invalid_ == InvalidBytes::replaced) apply(buffers_[2], valid);
   next = 0;
   stripped_front_ = false;
+  const bool begins_with_space = begins_with_white_space(text);  // else a character's rest is still in front
   const auto in_form = [](NormalForm form) {
     return [form](std::string_view part, std::string& made) { return normalized_text(part, form, made); };
   };
@@ -177,7 +182,7 @@ std::string_view TextNormalizer::normalized(std::string_view text, PartBorders& 
     std::string& buffer = buffers_[next];
     switch (step.kind) {
       case NormalizerStep::Kind::strip:
-        stripped_front_ |= step.left && !text.empty() && has_white_space_property(first_code_point(text).value);
+        stripped_front_ |= begins_with_space && step.left && begins_with_white_space(text);
         text = stripped(text, step.left, step.right, borders);
         break;
       case NormalizerStep::Kind::nfc: apply(buffer, in_form(NormalForm::c)); break;

@@ -230,6 +230,11 @@ TEST_CASE("Unigram: spaces that are stripped leave the text no front", "[unigram
   CHECK(strips.ids("ab") == Ids{5});
   CHECK(strips.ids("  ab") == Ids{4, 6});  // as Hugging Face's library
   CHECK(strips.ids("ab") == Ids{5});
+  // A space that NFKC makes of a character with an accent by itself: the accent is in front.
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFKC"}}, file["normalizer"]}}};
+  const SmallUnigram composes(file.dump());
+  CHECK(composes.ids("\u00a8ab").front() == 3);
+  CHECK(composes.ids("  ab") == Ids{4, 6});
 }
 
 TEST_CASE("TextNormalizer: NFC of plain text between two other steps", "[unigram]") {
