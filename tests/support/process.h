@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -80,6 +81,13 @@ inline double seconds_of_core(pid_t process) {
   return (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
+/// The rank that Open MPI gave a process; 0 if none did.
+inline int open_mpi_rank(pid_t process) {
+  const std::string name = "OMPI_COMM_WORLD_RANK=", all = contents_of("/proc/" + std::to_string(process) + "/environ");
+  const std::size_t at = all.find(name);
+  return at == std::string::npos ? 0 : std::atoi(all.c_str() + at + name.size());
+}
+
 class Process {
  public:
   /// Starts command[0] with the rest as arguments, in `directory`, with default signal handling and no input. Gives
@@ -109,7 +117,15 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
-  std::vector<pid_t> children(const std::string& name) const { return descendants(pid_, name); }
+  /// Descendants of this program; ranks of an MPI job in their order, which their pids do not have once these wrap.
+  std::vector<pid_t> children(const std::string& name) const {
+    std::vector<std::pair<int, pid_t>> by_rank;
+    for (const pid_t process : descendants(pid_, name)) by_rank.emplace_back(open_mpi_rank(process), process);
+    std::stable_sort(by_rank.begin(), by_rank.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<pid_t> found;
+    for (const auto& [rank, process] : by_rank) found.push_back(process);
+    return found;
+  }
   std::string out() const { return contents_of(output_.file("out")); }
   std::string err() const { return contents_of(output_.file("err")); }
 
