@@ -23,6 +23,7 @@ struct AddedToken {
   bool single_word = false;  ///< only where no word continues before or after it
   bool lstrip = false;       ///< takes the spaces in front of it as well
   bool rstrip = false;       ///< takes the spaces after it as well
+  bool operator==(const AddedToken&) const = default;
 };
 
 class AddedTokens {

@@ -233,15 +233,13 @@ NamedText FolderSettings::added_to(NamedText file) const {
       const std::string_view written = raw_value(token, listed);
       list += list.empty() ? "" : ",";
       JsonReader again(written);
-      const PlacedToken read = read_added_token(again, written);
+      PlacedToken read = read_added_token(again, written);
       const auto found = missing.find(read.token.content);
       if (found == missing.end() || read.id >= kMostTokens) return void(list += written);
       AddedToken other = *found->second;
       missing.erase(found);
-      other.id = static_cast<std::int32_t>(read.id);
-      AddedToken old = read.token;
-      old.id = other.id;
-      const bool differs = replaces && written_token(other) != written_token(old);
+      other.id = read.token.id = static_cast<std::int32_t>(read.id);
+      const bool differs = replaces && other != read.token;
       changes |= differs;
       list += differs ? written_token(other) : std::string(written);
     });

@@ -1,7 +1,7 @@
 // TextNormalizer: the normalizer of a tokenizer.json, step by step as Hugging Face's tokenizers does them: Unicode's
 // normal forms, lower case, SentencePiece's table of characters (Precompiled), runs of spaces that become one, spaces
-// at the ends, and BERT's steps, for its added tokens. Holds memory that is used again: one for each Encoder. And the
-// added tokens, which are looked for before it and after it. Internal to src/data/tokenizer.
+// at the ends, and BERT's steps, for its added tokens. Holds memory that is used again: one for each Encoder.
+// AddedTokenSets: added tokens, which are looked for before the normalizer or after it. Internal to src/data/tokenizer.
 #pragma once
 
 #include <string>

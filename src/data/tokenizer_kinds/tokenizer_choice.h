@@ -25,7 +25,7 @@ struct TokenizerChoice {
   /// whose name ends with kVocabFile is paired with the file next to it whose name ends with kMergeFile instead.
   /// bert-*: kWordPieceFile, or kTokenizerFile (by the ending .json), as vocab_file.
   /// sentencepiece: kSentencePieceFile; unigram: kTokenizerFile.
-  /// Settings of Hugging Face's files next to it count, too; next to kTokenizerFile the added tokens that it lacks.
+  /// Settings of Hugging Face's files next to it count, too; next to kTokenizerFile the added tokens.
   std::string vocab_file, merge_file;
   /// bert-*, sentencepiece, unigram: sentinels <extra_id_0> ... that the vocabulary is to have, added if absent.
   std::int64_t extra_ids = 0;

@@ -38,7 +38,7 @@ std::uint64_t hash_of(const WordPieceVocabulary& vocabulary) {
   return hash_name(all + fmt::format("end of document {}", vocabulary.special.eos));
 }
 
-/// The text that words are found in, as a text: WordSplitter does these steps word by word.
+/// Steps for a whole text that do what WordSplitter does word by word.
 std::vector<NormalizerStep> normalizer_of(const WordPieceVocabulary& vocabulary) {
   using Kind = NormalizerStep::Kind;
   std::vector<NormalizerStep> steps;
